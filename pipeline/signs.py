@@ -27,7 +27,7 @@ _TERMS = ("prefix", "prefix-fraction", "equicorrelated", "markov", "file")
 class Signs(ABC):
     """A distribution of sign sequences xi in {-1, +1}^T with E[xi] = 0 and E[xi xi'] = R.
 
-    A frozen, picklable value: two are equal iff they are the same distribution for every T.
+    A frozen, picklable value, as :func:`parse_signs` makes it.
     """
 
     @property
@@ -150,12 +150,6 @@ class Equicorrelated(Signs):
     coefficient : float
         c in [-1, 1]. The Gaussians' correlation is sin(pi c/2) (the arcsine law of two Gaussian signs),
         which must be at least -1/(T - 1).
-
-    Examples
-    --------
-    >>> Equicorrelated(0.25).correlation(2)
-    array([[1.  , 0.25],
-           [0.25, 1.  ]])
     """
 
     coefficient: float
@@ -202,11 +196,6 @@ class Markov(Signs):
     ----------
     coefficient : float
         phi in [-1, 1]; a sign flips at each step with probability (1 - phi)/2.
-
-    Examples
-    --------
-    >>> Markov(0.5).correlation(3)[0]
-    array([1.  , 0.5 , 0.25])
     """
 
     coefficient: float
