@@ -71,6 +71,7 @@ class AttentionPooling:
     files: Mapping[str, NDArray[np.generic]] = field(default_factory=dict, compare=False)
 
     name = "attention-pooling"
+    source = "Seddik, arXiv:2605.06826, Section 2"
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -100,16 +101,17 @@ class AttentionPooling:
     @property
     def derived(self) -> tuple[Derived, ...]:
         """Sizes, realised ratios and the scales of each pooling."""
-        beside = tuple(name for name in ("correlation",) if name in self.axes_named)
-        weighing = (*beside, "T", "pooling")
+        weighing = self.gain_axes
         return (
-            Derived("V", ("d", "delta"), "vocabulary size", "1", lambda p: _vocabulary(p)),
-            Derived("N", ("d", "gamma"), "number of sequences", "1", lambda p: _sequences(p)),
-            Derived("delta_realised", ("d", "delta"), "d/V", "1", lambda p: p["d"] / _vocabulary(p)),  # type: ignore[operator]
-            Derived("gamma_realised", ("d", "gamma"), "d/N", "1", lambda p: p["d"] / _sequences(p)),  # type: ignore[operator]
+            Derived("V", ("d", "delta"), "vocabulary size", "1", _vocabulary, "int"),
+            Derived("N", ("d", "gamma"), "number of sequences", "1", _sequences, "int"),
+            Derived("delta_realised", ("d", "delta"), "d/V", "1", lambda p: float(p["d"]) / _vocabulary(p)),
+            Derived("gamma_realised", ("d", "gamma"), "d/N", "1", lambda p: float(p["d"]) / _sequences(p)),
             Derived("alpha", weighing, "signal strength w'Rw", "1", lambda p: self.scales(p).alpha),
             Derived("kappa", weighing, "noise scale w'w", "1", lambda p: self.scales(p).kappa),
-            Derived("weight_sum", weighing, "sum of the weights 1'w", "1", lambda p: self.scales(p).weight_sum),
+            Derived(
+                "weight_sum", weighing, "sum of the weights 1'w", "1", lambda p: self.scales(p).weight_sum
+            ),
         )
 
     def options(self) -> dict[str, Any]:
@@ -120,6 +122,12 @@ class AttentionPooling:
         if "correlation" not in self.axes_named:
             options["correlation"] = self.correlations[0]
         return options
+
+    @property
+    def gain_axes(self) -> tuple[str, ...]:
+        """T and pooling, and correlation where it is an axis."""
+        named = tuple(axis.name for axis in self.axes)
+        return tuple(name for name in named if name in ("correlation", "T", "pooling"))
 
     def gain(self, point: Point) -> float:
         """alpha/kappa at a point: rho = gain |mu|^2."""
@@ -132,15 +140,19 @@ class AttentionPooling:
 
     def check(self, point: Point) -> list[Fault]:
         """Say why a point can't be sampled: sizes, or a pooling that this T or these signs refuse."""
-        faults = check_pooling(parse_pooling(str(point["pooling"]), self.files), self._signs(point), int(point["T"]))
+        faults = check_pooling(
+            parse_pooling(str(point["pooling"]), self.files), self._signs(point), int(point["T"])
+        )
         kind = self._kind(point)
         least = 4 if kind == "class-centered" else 2
         V, N = _vocabulary(point), _sequences(point)
         if V < least:
-            reason = f"at d = {point['d']} the vocabulary size V = 2 round(d/(2 delta)) is {V}, and a {kind} table needs {least}"
+            reason = f"at d = {point['d']} V = 2 round(d/(2 delta)) is {V}, and a {kind} table needs {least}"
             faults.append(Fault("grid.delta", str(point["delta"]), reason, "lower delta or raise d"))
         if N < 2:
-            reason = f"at d = {point['d']} the number of sequences N = round(d/gamma) is {N}, and 2 are needed"
+            reason = (
+                f"at d = {point['d']} the number of sequences N = round(d/gamma) is {N}, and 2 are needed"
+            )
             faults.append(Fault("grid.gamma", str(point["gamma"]), reason, "lower gamma or raise d"))
         return faults
 
@@ -156,7 +168,9 @@ class AttentionPooling:
         N, T = _sequences(point), int(point["T"])
         held = int(np.count_nonzero(self._weights(point)[0]))
         plan = counts.route(d, V, N, held)
-        return Work(seconds + plan.seconds + 2e-8 * N * T, 2.0 * table + 4.0 * square + plan.bytes + 14.0 * N * T)
+        return Work(
+            seconds + plan.seconds + 2e-8 * N * T, 2.0 * table + 4.0 * square + plan.bytes + 14.0 * N * T
+        )
 
     def column(self, level: str, point: Point, seed: int, replicate: int) -> Column:
         """Sample one column.
@@ -178,23 +192,23 @@ class AttentionPooling:
         table = self._table(point, seed, replicate)
         if level == "population":
             return self._population(point, table)
-        N, T = _sequences(point), int(point["T"])
+        N = _sequences(point)
         drawn = self._draw(point, seed, replicate)
         weights, correlation = self._weights(point)
-        kappa, alpha = (s := scales(weights, correlation)).kappa, s.alpha
+        s = scales(weights, correlation)
         noise = table.noise(self._kind(point))
         matrix = counts.count_matrix(drawn.tokens, weights, noise.shape[0])
-        S0 = counts.gram(matrix, noise, int(np.count_nonzero(weights))) / (N * kappa)
+        S0 = counts.gram(matrix, noise, int(np.count_nonzero(weights))) / (N * s.kappa)
         pooled_signs = drawn.signs.astype(np.float64) @ weights
         length = float(np.sqrt(np.add.reduce(pooled_signs * pooled_signs)))
         h = np.zeros(noise.shape[1])
         if length > 0.0:
-            h = noise.T @ (matrix.T @ (pooled_signs / length)) / np.sqrt(N * kappa)
+            h = noise.T @ (matrix.T @ (pooled_signs / length)) / np.sqrt(N * s.kappa)
             S0 = blas.dsyr(-1.0, h, a=S0, lower=1, overwrite_a=1)
-        return decompose(S0, table.direction, h, length / np.sqrt(N * alpha))
+        return decompose(S0, table.direction, h, length / np.sqrt(N * s.alpha))
 
     def _population(self, point: Point, table: Table) -> Column:
-        V, d = table.within.shape
+        V = table.within.shape[0]
         s = self.scales(point)
         difference, midpoint = table.residual_means(self._kind(point))
         W = blas.dsyrk(1.0 / V, table.within.T, lower=1)
@@ -227,7 +241,15 @@ class AttentionPooling:
         E = table.noise(self._kind(point)) + labels[:, None] * mu
         C = counts.count_matrix(drawn.tokens, weights, V) @ E
         S = C.T @ C / C.shape[0]
-        return {"E": E.T, "tokens": drawn.tokens, "signs": drawn.signs, "w": weights, "C": C, "S": S, "mu": mu}
+        return {
+            "E": E.T,
+            "tokens": drawn.tokens,
+            "signs": drawn.signs,
+            "w": weights,
+            "C": C,
+            "S": S,
+            "mu": mu,
+        }
 
     def _table(self, point: Point, seed: int, replicate: int) -> Table:
         d, V = int(point["d"]), _vocabulary(point)
@@ -255,7 +277,7 @@ class AttentionPooling:
 
     def _correlation(self, value: object) -> Value:
         if not isinstance(value, (str, Mapping)):
-            raise ValueError("it is no table of keys; write a table such as { kind = \"prefix\", length = 8 }")
+            raise ValueError('it is no table of keys; write a table such as { kind = "prefix", length = 8 }')
         return parse_signs(value, self.files).name
 
     def _pooling(self, value: object) -> Value:
@@ -286,7 +308,9 @@ def configure(options: Mapping[str, Any], files: Mapping[str, NDArray[np.generic
         With everything that is wrong with the options.
     """
     faults = [
-        Fault(f"model.{key}", "", "attention-pooling has no such option", nearest(key, ("table", "correlation")))
+        Fault(
+            f"model.{key}", "", "attention-pooling has no such option", nearest(key, ("table", "correlation"))
+        )
         for key in options
         if key not in ("ensemble", "table", "correlation")
     ]
@@ -380,4 +404,3 @@ def _written(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {item!r}" for key, item in value.items()) + " }"
     return repr(value)
-

@@ -85,6 +85,8 @@ class Derived:
         What it is and in which units.
     compute : callable
         From a point that holds those axes to the number.
+    kind : {"float", "int"}
+        What the numbers are.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Derived:
     long_name: str
     units: str
     compute: Callable[[Point], float]
+    kind: Literal["int", "float"] = "float"
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,13 @@ class Work:
 
     Parameters
     ----------
-    flops : float
-        Floating-point operations.
+    seconds : float
+        CPU time on a recent x86-64 core; only ratios are relied on.
     bytes : float
         Peak memory in bytes.
     """
 
-    flops: float
+    seconds: float
     bytes: float
 
 
@@ -123,6 +126,10 @@ class Ensemble(Protocol):
         """Name in ``model.ensemble``."""
 
     @property
+    def source(self) -> str:
+        """Where the model is published."""
+
+    @property
     def axes(self) -> tuple[Axis, ...]:
         """Parameter axes in storage order, d first. Without rho and replicate."""
 
@@ -136,6 +143,10 @@ class Ensemble(Protocol):
 
     def options(self) -> dict[str, Any]:
         """Model options as JSON values, canonical: two ensembles are the same iff these are."""
+
+    @property
+    def gain_axes(self) -> tuple[str, ...]:
+        """Axes that the gain depends on, in their order."""
 
     def gain(self, point: Point) -> float:
         """Signal per unit of squared signal norm: ``rho = gain * mu2``."""

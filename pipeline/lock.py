@@ -1,0 +1,188 @@
+"""One writer of a study's metadata: a lock file that tells who holds it and shows that they live."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from eigensweep.pipeline.errors import StudyError
+
+HEARTBEAT = 5.0
+"""Seconds between two signs of life."""
+STALE = 60.0
+"""Seconds without one after which a holder on another machine counts as dead."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock.
+
+    Parameters
+    ----------
+    host : str
+        Its machine.
+    process : int
+        Its process id.
+    job : str
+        Its job id on the cluster; empty outside one.
+    started : str
+        When it took the lock, in UTC.
+    identity : str
+        Tells two holders apart whatever their process ids.
+    """
+
+    host: str
+    process: int
+    job: str
+    started: str
+    identity: str
+
+    def describe(self) -> str:
+        """Name it for a human."""
+        job = f", job {self.job}" if self.job else ""
+        return f"process {self.process} on {self.host}{job}, since {self.started}"
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[Holder]:
+    """Hold a lock while the body runs.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file.
+
+    Yields
+    ------
+    Holder
+        Who holds it: this process.
+
+    Raises
+    ------
+    StudyError
+        If another living process holds it.
+    """
+    holder = Holder(
+        host=socket.gethostname(),
+        process=os.getpid(),
+        job=os.environ.get("SLURM_JOB_ID", ""),
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        identity=uuid.uuid4().hex,
+    )
+    _acquire(path, holder)
+    over = threading.Event()
+    beat = threading.Thread(target=_beat, args=(path, over), name="study-lock", daemon=True)
+    beat.start()
+    try:
+        yield holder
+    finally:
+        over.set()
+        beat.join()
+        if read(path) == holder:
+            path.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Holder | None:
+    """Return who a lock file names; None where there is no lock."""
+    try:
+        return Holder(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, OSError):
+        return Holder("unknown host", 0, "", "an unknown time", "unreadable")
+
+
+def is_alive(path: Path, holder: Holder) -> bool:
+    """Say whether a lock's holder still runs.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file.
+    holder : Holder
+        Whom it names.
+
+    Returns
+    -------
+    bool
+        On this machine: whether the process exists. Elsewhere: whether its heartbeat is fresh, by the
+        clock of the filesystem that both write to.
+    """
+    if holder.host == socket.gethostname() and holder.process > 0:
+        return (
+            Path(f"/proc/{holder.process}").exists() if Path("/proc").is_dir() else _signalled(holder.process)
+        )
+    try:
+        return _filesystem_now(path) - path.stat().st_mtime < STALE
+    except FileNotFoundError:
+        return False
+
+
+def _acquire(path: Path, holder: Holder) -> None:
+    text = json.dumps(asdict(holder))
+    own = path.with_name(f"{path.name}.{holder.identity}")
+    own.write_text(text, encoding="utf-8")
+    try:
+        for _ in range(5):
+            try:
+                # A link appears with its content; a file that is created first could be read empty.
+                os.link(own, path)
+            except FileExistsError:
+                _remove_dead(path)
+            else:
+                return
+    finally:
+        own.unlink(missing_ok=True)
+    raise StudyError(f"{path}: the lock keeps changing hands; try again")
+
+
+def _remove_dead(path: Path) -> None:
+    found = read(path)
+    if found is None:
+        return
+    if is_alive(path, found):
+        raise StudyError(
+            f"{path.parent}: another run is at work here ({found.describe()}); wait for it or stop it"
+        )
+    # Of several that saw the same dead holder only one moves its file away; one that moved a fresh lock
+    # by a hair's breadth puts it back.
+    aside = path.with_name(f"{path.name}.{found.identity}.dead")
+    with suppress(FileNotFoundError):
+        path.rename(aside)
+        if read(aside) != found:
+            with suppress(FileExistsError):
+                os.link(aside, path)
+        aside.unlink(missing_ok=True)
+
+
+def _beat(path: Path, over: threading.Event) -> None:
+    while not over.wait(HEARTBEAT):
+        with suppress(OSError):
+            os.utime(path)
+
+
+def _filesystem_now(path: Path) -> float:
+    probe = path.with_name(f"{path.name}.{uuid.uuid4().hex}.now")
+    probe.touch()
+    try:
+        return probe.stat().st_mtime
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _signalled(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
