@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,9 @@ from eigensweep.pipeline.terms import array_digest, real, real_array, split_term
 
 CANCELLATION = 1e-12
 """A signal strength alpha of at most this many kappa is no signal: the weighted signs cancel."""
+
+LONGEST = 8192
+"""Longest sequence: its correlation matrix takes half a gigabyte."""
 
 _THING = "grid.pooling"
 _BARE = ("mean", "causal", "optimal", "last")
@@ -147,6 +151,20 @@ def parse_pooling(text: str, files: Mapping[str, ArrayLike]) -> Pooling:
     >>> parse_pooling("exponential(0.30000000000000004)", {}).name
     'exponential(0.3)'
     """
+    if isinstance(text, str) and "file" not in text:
+        return _parse(text)
+    kind, argument = split_term(text, _KINDS)
+    if kind != "file" or argument is None:
+        return _parse(text)
+    if argument not in files:
+        raise ValueError(f"the file {argument!r} is not there; name an .npy file beside the sweep file")
+    vector = real_array(files[argument])
+    return Pooling(kind, argument, vector, array_digest(vector))
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Pooling:
+    """Read a pooling that names no file: those are asked for again at every point of a grid."""
     kind, argument = split_term(text, _KINDS)
     if kind in _BARE:
         if argument is not None:
@@ -154,11 +172,6 @@ def parse_pooling(text: str, files: Mapping[str, ArrayLike]) -> Pooling:
         return Pooling(kind)
     if argument is None:
         raise ValueError(f"{kind!r} lacks its argument; write {kind}(...)")
-    if kind == "file":
-        if argument not in files:
-            raise ValueError(f"the file {argument!r} is not there; name an .npy file beside the sweep file")
-        vector = real_array(files[argument])
-        return Pooling(kind, argument, vector, array_digest(vector))
     if kind == "prefix":
         return Pooling(kind, whole(argument))
     number = real(argument)
@@ -218,11 +231,6 @@ def optimal_dimension(R: NDArray[np.float64]) -> int:
     -------
     int
         Number of eigenvalues within 1e-10 of the largest, relative.
-
-    Examples
-    --------
-    >>> optimal_dimension(np.eye(3))
-    3
     """
     return int(_top_eigenspace(R).shape[1])
 
@@ -267,15 +275,17 @@ def check_pooling(pooling: Pooling, signs: Signs, T: int) -> list[Fault]:
     list of Fault
         The faults of either; where there are none, whether kappa = 0, or alpha = 0 since the weighted
         signs cancel.
-
-    Examples
-    --------
-    >>> from eigensweep.pipeline.signs import Markov
-    >>> [fault] = check_pooling(parse_pooling("mean", {}), Markov(-1.0), 2)
-    >>> fault.reason
-    'with markov(-1.0) at T = 2 the weighted signs cancel, so alpha = 0'
     """
-    faults = [*signs.check(T), *pooling.check(T)]
+    return list(_refusals(pooling, signs, T))
+
+
+@lru_cache(maxsize=4096)
+def _refusals(pooling: Pooling, signs: Signs, T: int) -> tuple[Fault, ...]:
+    # Kept, since a grid asks again for each of its sizes.
+    if T > LONGEST:
+        reason = f"it is above {LONGEST}, where R of T x T numbers is too large"
+        return (Fault("grid.T", str(T), reason, "shorten the sequences"),)
+    faults = (*signs.check(T), *pooling.check(T))
     if faults:
         return faults
     R = signs.correlation(T)
@@ -283,11 +293,11 @@ def check_pooling(pooling: Pooling, signs: Signs, T: int) -> list[Fault]:
         found = scales(pooling.weights(T, R), R)
     if not 0 < found.kappa < math.inf:
         reason = f"at T = {T} its kappa is {found.kappa!r}"
-        return [Fault(_THING, pooling.name, reason, "give finite weights that do not all vanish")]
+        return (Fault(_THING, pooling.name, reason, "give finite weights that do not all vanish"),)
     if not found.alpha > CANCELLATION * found.kappa:
         reason = f"with {signs.name} at T = {T} the weighted signs cancel, so alpha = 0"
-        return [Fault(_THING, pooling.name, reason, "take another pooling, other signs or another T")]
-    return []
+        return (Fault(_THING, pooling.name, reason, "take another pooling, other signs or another T"),)
+    return ()
 
 
 def _unnormalised(kind: str, number: float, T: int) -> NDArray[np.float64]:

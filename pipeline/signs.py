@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -106,11 +107,6 @@ class PrefixFraction(Signs):
     ----------
     fraction : float
         In (0, 1]. The length is fraction times T rounded to the nearest (ties to even), at least 1.
-
-    Examples
-    --------
-    >>> PrefixFraction(0.5).realised(16)
-    'prefix(8)'
     """
 
     fraction: float
@@ -299,28 +295,37 @@ def parse_signs(spec: str | Mapping[str, Any], files: Mapping[str, ArrayLike]) -
     --------
     >>> parse_signs({"kind": "prefix", "fraction": 0.5}, {}).name
     'prefix-fraction(0.5)'
-    >>> parse_signs("prefix(8)", {}) == parse_signs({"kind": "prefix", "length": 8}, {})
-    True
     """
+    if isinstance(spec, str) and "file" not in spec:
+        return _parse(spec)
     term, argument = _from_table(spec) if isinstance(spec, Mapping) else split_term(spec, _TERMS)
+    if term != "file" or argument is None:
+        return _make(term, argument)
+    if not isinstance(argument, str) or argument not in files:
+        raise ValueError(f"the file {argument!r} is not there; name an .npy file beside the sweep file")
+    matrix = real_array(files[argument])
+    return Copula(argument, matrix, array_digest(matrix))
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Signs:
+    """Read a term that names no file: those are asked for again at every point of a grid."""
+    return _make(*split_term(text, _TERMS))
+
+
+def _make(term: str, argument: Any) -> Signs:
     if argument is None:
         raise ValueError(f"{term!r} lacks its argument; write {term}(...)")
     if term == "prefix":
         return Prefix(whole(argument))
+    number = real(argument)
     if term == "prefix-fraction":
-        fraction = real(argument)
-        if not 0 < fraction <= 1:
-            raise ValueError(f"the fraction {fraction!r} is not in (0, 1]; write one above 0 and up to 1")
-        return PrefixFraction(fraction)
-    if term == "file":
-        if not isinstance(argument, str) or argument not in files:
-            raise ValueError(f"the file {argument!r} is not there; name an .npy file beside the sweep file")
-        matrix = real_array(files[argument])
-        return Copula(argument, matrix, array_digest(matrix))
-    coefficient = real(argument)
-    if not -1 <= coefficient <= 1:
-        raise ValueError(f"the correlation {coefficient!r} is not in [-1, 1]; write one within")
-    return Markov(coefficient) if term == "markov" else Equicorrelated(coefficient)
+        if not 0 < number <= 1:
+            raise ValueError(f"the fraction {number!r} is not in (0, 1]; write one above 0 and up to 1")
+        return PrefixFraction(number)
+    if not -1 <= number <= 1:
+        raise ValueError(f"the correlation {number!r} is not in [-1, 1]; write one within")
+    return Markov(number) if term == "markov" else Equicorrelated(number)
 
 
 def _from_table(table: Mapping[str, Any]) -> tuple[str, Any]:
