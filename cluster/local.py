@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterator
@@ -40,10 +41,12 @@ def local_client(workers: int | None = None) -> Iterator[Client]:
     Raises
     ------
     StudyError
-        If a worker's linear algebra would use more than one thread.
+        If a worker does not start, or its linear algebra would use more than one thread.
     """
     import dask
     from distributed import Client, LocalCluster
+
+    _refuse_unguarded_script()
 
     # Dask's scratch folder would otherwise land in the current one, which may be slow or read-only.
     with (
@@ -61,6 +64,15 @@ def local_client(workers: int | None = None) -> Iterator[Client]:
     ):
         check_threads(client)
         yield client
+
+
+def _refuse_unguarded_script() -> None:
+    """Stop a worker that, on its way up, runs the user's script again and would start workers of its own."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(
+            "eigensweep: a script that starts local workers is imported by each of them; put what it does "
+            'below if __name__ == "__main__":'
+        )
 
 
 def check_threads(client: Client) -> None:

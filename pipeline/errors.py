@@ -63,6 +63,10 @@ class StudyError(EigensweepError):
     """A study on disk can't be used: locked, damaged, unwritable or not a study."""
 
 
+class StoppedError(StudyError):
+    """A run stopped before its end; what is done stays done, and the same command goes on."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Say which known word was probably meant.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigensweep.pipeline import cube, lock, provenance
 from eigensweep.pipeline.blocks import Block, Layout, blocks, fresh_layout
 from eigensweep.pipeline.chunks import Chunks
-from eigensweep.pipeline.errors import Fault, InputError, StudyError
+from eigensweep.pipeline.errors import Fault, InputError, StoppedError
 from eigensweep.pipeline.kernel import Failure, Recipe
 from eigensweep.pipeline.schema import DONE, PENDING, Names
 from eigensweep.pipeline.seeds import Value
@@ -219,7 +219,9 @@ def prepared(sweep: Sweep, folder: Path) -> Iterator[Study]:
     InputError
         If the folder holds something else, or the sweep contradicts the study.
     StudyError
-        If the folder can't be written or another run holds it.
+        If another run holds it.
+    StoppedError
+        If it can't be written, or no longer.
     """
     try:
         refuse_foreign(folder)
@@ -230,7 +232,7 @@ def prepared(sweep: Sweep, folder: Path) -> Iterator[Study]:
         if error.filename is None and error.strerror is None:
             raise
         where = error.filename or folder
-        raise StudyError(
+        raise StoppedError(
             f"{where}: {error.strerror or error}; make room or make the folder writable, then run again: "
             "what is done stays done"
         ) from error

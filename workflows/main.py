@@ -1,0 +1,175 @@
+"""The command line: what can be typed. What it does lives in modules that are imported when it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+app = typer.Typer(
+    name="eigensweep",
+    help="Sweep spiked random-matrix models over a grid and learn whether theory holds.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+SweepArgument = Annotated[
+    str, typer.Argument(metavar="SWEEP", help="A sweep file, a packaged sweep's name, or a study.")
+]
+StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study's folder.")]
+StudyOption = Annotated[
+    Optional[Path],  # noqa: UP045 (typer reads the annotation at run time)
+    typer.Option("--study", metavar="FOLDER", help="Where the study lives; the sweep's name if not given."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ClusterOption = Annotated[
+    str, typer.Option("--cluster", metavar="WHERE", help="local, serial, tcp://host:port or scheduler.json.")
+]
+WorkersOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--workers", metavar="N", help="Local worker processes; one a core if not given."),
+]
+
+
+@app.command(epilog="Example: eigensweep run quickstart")
+def run(
+    sweep: SweepArgument,
+    study: StudyOption = None,
+    cluster: ClusterOption = "local",
+    workers: WorkersOption = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try columns again that failed before.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small part of the grid, as a trial, in the study NAME-quick.")
+    ] = False,
+    figures: Annotated[bool, typer.Option(help="Draw the figures at the end.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a sweep: compute what its study lacks, then draw it.
+
+    The same command again goes on where a stopped run ended, and grows the study if the sweep file asks for
+    more. Exit codes: 0 done, 1 some columns failed, 2 wrong input, 3 interrupted.
+    """
+    from eigensweep.workflows import running
+
+    running.run(sweep, study, cluster, workers, retry_failed, quick, figures, as_json)
+
+
+@app.command(epilog="Example: eigensweep plan transition.toml")
+def plan(
+    sweep: SweepArgument,
+    study: StudyOption = None,
+    trial: Annotated[bool, typer.Option(help="Time a column of each size to project core-hours.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a sweep will cost: columns, blocks, memory, disk, files and core-hours."""
+    from eigensweep.workflows import planning
+
+    planning.plan(sweep, study, trial, as_json)
+
+
+@app.command(epilog="Example: eigensweep status quickstart")
+def status(study: StudyArgument, as_json: JsonOption = False) -> None:
+    """Tell how far a study is, who works on it and what failed."""
+    from eigensweep.workflows import telling
+
+    telling.status(study, as_json)
+
+
+@app.command(
+    epilog="Example: eigensweep column quickstart d=200 gamma=0.25 pooling=mean replicate=3 --rho 2",
+)
+def column(
+    sweep: SweepArgument,
+    parameters: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=VALUE...", help="The column; axes with one value may be left out."),
+    ],
+    level: Annotated[str, typer.Option("--level", help="Which matrix of the model.")] = "",
+    rho: Annotated[
+        Optional[list[float]],  # noqa: UP045
+        typer.Option("--rho", metavar="RHO", help="Signal strengths to show; may be repeated."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute one column alone, from its seeds, and show it beside what is stored."""
+    from eigensweep.workflows import columns
+
+    columns.column(sweep, parameters, level, rho or [], as_json)
+
+
+@app.command(epilog="Example: eigensweep theory --delta 0.5 --gamma 0.25 --rho 3")
+def theory(
+    delta: Annotated[float, typer.Option("--delta", help="Ratio d/V.")],
+    gamma: Annotated[float, typer.Option("--gamma", help="Ratio d/N.")],
+    rho: Annotated[
+        Optional[list[float]],  # noqa: UP045
+        typer.Option("--rho", metavar="RHO", help="Signal strength; may be repeated."),
+    ] = None,
+    table: Annotated[
+        str, typer.Option("--table", help="class-centered, centered or raw.")
+    ] = "class-centered",
+    gain: Annotated[
+        float, typer.Option("--gain", help="alpha/kappa of the pooling (raw and centered).")
+    ] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the bulk, the thresholds, and the outlier and overlap at some rho, in closed form."""
+    from eigensweep.workflows import predicting
+
+    predicting.theory(delta, gamma, rho or [], table, gain, as_json)
+
+
+@app.command(epilog="Example: eigensweep plot transition quickstart -o transition.png")
+def plot(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="transition, spectrum, phase-diagram or pooling.")
+    ],
+    study: StudyArgument,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="png, svg or pdf; STUDY/figures/KIND.png if not given."
+        ),
+    ] = None,
+) -> None:
+    """Draw a figure of a study."""
+    from eigensweep.workflows import drawing
+
+    drawing.plot(kind, study, output)
+
+
+@app.command(epilog="Example: eigensweep schema > sweep.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of a sweep file, for editors."""
+    from eigensweep.pipeline.sweep import Sweep
+    from eigensweep.workflows import console
+
+    console.print_json(Sweep.json_schema())
+
+
+@app.command(epilog="Example: eigensweep workflows quickstart > mine.toml")
+def workflows(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Print this one, to edit.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the packaged sweeps, or print one."""
+    from eigensweep.workflows import telling
+
+    telling.workflows(name, as_json)
+
+
+def main() -> None:
+    """Run the command line."""
+    from eigensweep.workflows.console import reporting
+
+    with reporting():
+        app()
+
+
+if __name__ == "__main__":
+    main()
