@@ -191,7 +191,7 @@ class Column:
 def _strengths(rho: ArrayLike) -> Array:
     values = np.atleast_1d(np.asarray(rho, dtype=np.float64))
     if values.ndim != 1 or not np.all(values >= 0.0) or not np.all(np.isfinite(values)):
-        msg = f"rho = {rho}: signal strengths are finite and not negative; give a one-dimensional array of such"
+        msg = f"rho = {rho!r}: a signal strength is finite and not negative; give a one-dimensional array"
         raise ValueError(msg)
     return values
 
