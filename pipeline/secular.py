@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
 ROUNDS = 120
 """Bisection alone, which guards every step, needs fewer rounds than this in all but a subnormal gap."""
+LAST = 1e-6
+"""After a step so small, relative to the offset, the next would change nothing: steps are cubic."""
 ELEMENTS = 1 << 16
 """Work on so many (root, pole) pairs at a time: half a megabyte an array, which stays in the cache."""
 
@@ -123,11 +125,15 @@ def _iterate(
         new = np.where(top, _outside(y, s1, s2, s3), _inside(y, gap, excess, s2, share))
         # Below the sum's own rounding error, which grows with its terms, its sign means nothing.
         noise = EPS * (1.0 + np.abs(s1) + np.where(top, 0.0, 2.0 * share * y))
-        still = (np.abs(excess) <= noise) | (np.abs(new - y) <= 4.0 * EPS * y)
+        newton = -excess / s2
+        still = (np.abs(excess) <= noise) | (np.abs(newton) <= 4.0 * EPS * y)
+        # The last step is a series in the sums themselves, of the same order: the scheme gives a cluster's
+        # weight to the far pole, and there loses digits by cancellation.
+        last = np.abs(newton) <= LAST * y
+        new = np.where(last, y + newton * (1.0 + newton * s3 / s2), new)
         astray = ~still & ~((new > low) & (new < high))
         new = np.where(still, y, np.where(astray, _split(low, high), new))
-        # The scheme is cubic: after a step this small the next would change nothing.
-        done = still | ((np.abs(new - y) <= 1e-7 * y) & ~astray) | (high - low <= 4.0 * EPS * low)
+        done = still | (last & ~astray) | (high - low <= 4.0 * EPS * low)
         result[live] = new
         if done.all():
             return result
