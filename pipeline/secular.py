@@ -76,7 +76,8 @@ def _solve_part(poles: Array, weights: Array, root: NDArray[np.intp]) -> tuple[N
     near = weights[index, origin]
     far = np.where(top, 0.0, weights[index, np.where(mirrored, root, above)])
     y = _start(gap, side, near, far, at_middle, top, poles, weights, total)
-    low, high = np.zeros_like(gap), np.where(top, gap * (1.0 + 4.0 * EPS), gap)
+    # A little beyond the middle, since its side was read from a rounded sum; never near the other pole.
+    low, high = np.zeros_like(gap), np.where(top, gap * (1.0 + 4.0 * EPS), 0.5078125 * gap)
     return origin, side * _iterate(y, low, high, gap, side, top, shift, weights)
 
 
