@@ -89,7 +89,9 @@ class Column:
         # A mode that neither u nor h touches is an eigenvector at every rho.
         active = (self.signal != 0.0) | (self.noise != 0.0)
         idle = self.value[~active][:count]
-        value, overlap = self._active_pairs(self.update(rho)[:, active], active, count)
+        # In rows of memory: numpy sums the rows of a transposed array in another order.
+        v = np.ascontiguousarray(self.update(rho)[:, active])
+        value, overlap = self._active_pairs(v, active, count)
         if idle.size:
             value, overlap = _merge(value, overlap, idle, count)
         if top is not None and top > count:
@@ -182,7 +184,8 @@ class Column:
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = linear**2 - quadratic * constant
             root = (np.sqrt(np.maximum(inside, 0.0)) - linear) / quadratic
-        always = (inside < 0.0) | (root <= 0.0)
+        # Where a u = 0 the root is no number, and the level is passed at every rho or at none.
+        always = (inside < 0.0) | ~(root > 0.0)
         never = (quadratic == 0.0) & (constant < 0.0)
         result[above] = np.where(never, np.inf, np.where(always, 0.0, root**2))
         return result
@@ -269,7 +272,7 @@ def _tridiagonal(matrix: Array, vectors: Array) -> tuple[Array, Array, Array]:
         msg = f"the noise matrix of size {d} holds NaN or infinity"
         raise ArithmeticError(msg)
     if d == 1:
-        return matrix[0].copy(), np.empty(0), vectors
+        return matrix[0].copy(), np.zeros(1), vectors  # LAPACK's wrapper wants one element beside it
     work, _ = lapack.dsytrd_lwork(d, lower=1)
     reflectors, diagonal, beside, tau, info = lapack.dsytrd(matrix, lower=1, lwork=int(work))
     if info != 0:
