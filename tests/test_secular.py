@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eigensweep.pipeline import secular
 
 EPS = secular.EPS
-RANDOM = settings(deadline=None, derandomize=True, max_examples=150)
+RANDOM = settings(deadline=None, derandomize=True, max_examples=300)
 
 
 @st.composite
@@ -96,6 +96,19 @@ def test_a_row_does_not_know_the_others_nor_how_many_roots_are_asked(case, seed)
             o, y = secular.solve(poles, weights[row : row + 1], count)
             assert np.array_equal(o[0], origin[row, :count])
             assert y[0].tobytes() == offset[row, :count].tobytes()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_root_far_from_the_pole_whose_weight_vanishes(seed):
+    # The nearer pole's own weight puts the first guess beside it, and the next step beside the other.
+    rng = np.random.default_rng(seed)
+    poles = np.sort(10.0 ** rng.uniform(-14, 3, 15))[::-1].copy()
+    weights = 10.0 ** rng.uniform(-30, 1, (20, 15))
+    origin, offset = secular.solve(poles, weights, 15)
+    for row in range(20):
+        matrix = np.diag(poles) + np.sqrt(np.outer(weights[row], weights[row]))
+        expected = np.linalg.eigvalsh(matrix)[::-1]
+        assert np.max(np.abs(poles[origin[row]] + offset[row] - expected)) < 1e-13 * expected[0]
 
 
 def test_parts_do_not_show(monkeypatch):
