@@ -51,7 +51,8 @@ def local_client(workers: int | None = None) -> Iterator[Client]:
     # Dask's scratch folder would otherwise land in the current one, which may be slow or read-only.
     with (
         tempfile.TemporaryDirectory(prefix="eigensweep-") as scratch,
-        dask.config.set({"distributed.worker.daemon": True}),
+        # A worker that dies here died of its task: there is no walltime, and no other node to try.
+        dask.config.set({"distributed.worker.daemon": True, "distributed.scheduler.allowed-failures": 0}),
         LocalCluster(
             n_workers=workers or usable_cores(),
             threads_per_worker=1,
@@ -59,6 +60,7 @@ def local_client(workers: int | None = None) -> Iterator[Client]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             local_directory=scratch,
+            preload=["eigensweep.cluster.preload"],
         ) as cluster,
         Client(cluster) as client,
     ):

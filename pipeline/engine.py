@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eigensweep.pipeline import provenance
 from eigensweep.pipeline.blocks import Block
-from eigensweep.pipeline.errors import StudyError
+from eigensweep.pipeline.errors import EigensweepError, StudyError
+from eigensweep.pipeline.executors import Executor, on_cluster, serial
+from eigensweep.pipeline.interrupt import Stop, stopping
 from eigensweep.pipeline.kernel import Failure
-from eigensweep.pipeline.study import Study, prepared
+from eigensweep.pipeline.study import FAILURES, STOP, Pending, Study, prepared
 from eigensweep.pipeline.sweep import Sweep
-from eigensweep.pipeline.task import Job, Receipt, Task, one_thread, perform, perform_on_worker
+from eigensweep.pipeline.task import Job, Receipt, Task
 
 if TYPE_CHECKING:
     from distributed import Client
 
 BUNDLE_SECONDS = 1.0
 """Small blocks are bundled into tasks of about this length, so that scheduling costs next to nothing."""
-WINDOW = 3
-"""Tasks in flight for each thread of the cluster: enough that no thread waits, few enough to forget."""
 SYSTEMATIC = 20
 """If this many columns have failed alike and none has succeeded, all will."""
-
-Executor = Callable[[Job, Iterator[Task]], Iterator[Receipt]]
 
 
 @dataclass
@@ -111,7 +110,10 @@ def run(
     InputError
         If the sweep contradicts the study or the folder holds something else: nothing was touched.
     StudyError
-        If the study is held by another run or can't be written. What was done stays done.
+        If the study is held by another run or can't be written, or if every column fails alike. What was
+        done stays done.
+    KeyboardInterrupt
+        After Ctrl-C or SIGTERM, once the columns in work are done and stored. A second one stops at once.
 
     Examples
     --------
@@ -131,79 +133,102 @@ def run(
     (4, 0, (1, 1, 1, 1, 1, 2, 2, 3))
     """
     folder = Path(study if study is not None else sweep.name)
-    executor = serial if client is None else dask_executor(client)
-    with prepared(sweep, folder) as held:
-        return _run_held(held, executor, retry_failed, watch or (lambda progress: None), client)
+    executor = serial if client is None else on_cluster(client)
+    with prepared(sweep, folder) as held, stopping(folder / STOP) as stop:
+        dashboard = "" if client is None else client.dashboard_link or ""
+        run_ = _Run(held, executor, stop, watch or (lambda progress: None), Progress(dashboard=dashboard))
+        return run_(retry_failed)
 
 
-def _run_held(
-    study: Study,
-    executor: Executor,
-    retry: bool,
-    watch: Callable[[Progress], None],
-    client: Client | None,
-) -> Outcome:
-    pending = list(study.pending(retry))
-    progress = Progress(total=sum(block.wanted - block.first for block, _ in pending))
-    if client is not None:
-        progress.dashboard = client.dashboard_link or ""
-    outcome = Outcome(study.folder, progress)
-    study.note("start", columns=progress.total, versions=provenance.versions(), machine=provenance.machine())
-    start = time.monotonic()
-    ending = "interrupted"
-    try:
-        watch(progress)
-        job = Job(study.recipe, study.cube, study.token, study.plan, retry)
-        for receipt in executor(job, bundle(study, pending)):
-            _account(study, outcome, receipt)
+@dataclass
+class _Run:
+    """One run of a study that is held."""
+
+    study: Study
+    executor: Executor
+    stop: Stop
+    watch: Callable[[Progress], None]
+    progress: Progress
+    failures: list[Failure] = field(default_factory=list)
+
+    def __call__(self, retry: bool) -> Outcome:
+        study, progress = self.study, self.progress
+        pending = list(study.pending(retry))
+        progress.total = sum(item.columns for item in pending)
+        versions, machine = provenance.versions(), provenance.machine()
+        study.note("start", columns=progress.total, versions=versions, machine=machine)
+        start, ending = time.monotonic(), "interrupted"
+        try:
+            self.watch(progress)
+            for receipt in self.executor(self._job(retry), bundle(study, pending), self.stop):
+                self._account(receipt)
+                progress.seconds = time.monotonic() - start
+                self.watch(progress)
+            ending = "interrupted" if self.stop.asked else "end"
+        except EigensweepError as error:
+            ending = f"stopped: {error}"
+            raise
+        except OSError as error:
+            ending = f"stopped: {error}"
+            raise
+        finally:
             progress.seconds = time.monotonic() - start
-            progress.workers = receipt.workers
-            watch(progress)
-            _stop_if_systematic(outcome)
-        ending = "end"
-    except StudyError as error:
-        ending = f"stopped: {error}"
-        raise
-    finally:
-        progress.seconds = time.monotonic() - start
-        study.note(
-            ending,
-            done=progress.done,
-            failed=progress.failed,
-            seconds=round(progress.seconds, 3),
-            compute_seconds=round(progress.compute_seconds, 3),
-        )
-    return outcome
+            self._note_end(ending)
+        if self.stop.asked:
+            raise KeyboardInterrupt
+        return Outcome(study.folder, progress, self.failures)
 
-
-def _account(study: Study, outcome: Outcome, receipt: Receipt) -> None:
-    progress = outcome.progress
-    progress.done += receipt.computed
-    progress.failed += len(receipt.failures)
-    progress.compute_seconds += receipt.seconds
-    for failure in receipt.failures:
-        study.note_failure(failure)
-        outcome.failures.append(failure)
-
-
-def _stop_if_systematic(outcome: Outcome) -> None:
-    reasons = {failure.reason for failure in outcome.failures}
-    if outcome.progress.done == 0 and len(outcome.failures) >= SYSTEMATIC and len(reasons) == 1:
-        raise StudyError(
-            f"{outcome.study}: the first {len(outcome.failures)} columns all failed alike ({reasons.pop()}); "
-            f"see the log in {outcome.study}/failures.jsonl, mend it, and run with --retry-failed"
+    def _job(self, retry: bool) -> Job:
+        study = self.study
+        return Job(
+            recipe=study.recipe,
+            cube=study.cube.absolute(),
+            token=study.token,
+            plan=study.plan,
+            retry=retry,
+            seconds=study.sweep.limits.seconds_per_column,
+            stop=(study.folder / STOP).absolute(),
         )
 
+    def _account(self, receipt: Receipt) -> None:
+        progress = self.progress
+        progress.done += receipt.computed
+        progress.failed += len(receipt.failures)
+        progress.compute_seconds += receipt.seconds
+        progress.workers = receipt.workers
+        for failure in receipt.failures:
+            self.study.note_failure(failure)
+            self.failures.append(failure)
+        kinds = {failure.reason.partition(":")[0] for failure in self.failures}
+        if progress.done == 0 and len(self.failures) >= SYSTEMATIC and len(kinds) == 1:
+            raise StudyError(
+                f"{self.study.folder}: the first {len(self.failures)} columns all failed alike "
+                f"({self.failures[0].reason}); see {self.study.folder / FAILURES}, mend it, and run with "
+                "--retry-failed"
+            )
 
-def bundle(study: Study, pending: Iterable[tuple[Block, bool]]) -> Iterator[Task]:
+    def _note_end(self, ending: str) -> None:
+        progress = self.progress
+        # A full disk, which ends runs, must not hide why this one ended.
+        with contextlib.suppress(OSError):
+            self.study.note(
+                ending,
+                done=progress.done,
+                failed=progress.failed,
+                seconds=round(progress.seconds, 3),
+                compute_seconds=round(progress.compute_seconds, 3),
+            )
+
+
+def bundle(study: Study, pending: Iterable[Pending]) -> Iterator[Task]:
     """Join blocks into tasks of about a second.
 
     Parameters
     ----------
     study : Study
         The study.
-    pending : iterable of (Block, bool)
-        Blocks that lack something, and whether a part of them is stored.
+    pending : iterable of Pending
+        Blocks that lack something.
 
     Yields
     ------
@@ -212,65 +237,12 @@ def bundle(study: Study, pending: Iterable[tuple[Block, bool]]) -> Iterator[Task
     """
     held: list[tuple[Block, bool]] = []
     load = 0.0
-    for block, stored in pending:
-        work = study.plan.ensemble.work(block.level, dict(block.point)).seconds
-        load += work * (block.wanted - block.first)
-        held.append((block, stored))
+    for item in pending:
+        block = item.block
+        load += study.plan.ensemble.work(block.level, dict(block.point)).seconds * item.columns
+        held.append((block, item.stored))
         if load >= BUNDLE_SECONDS:
             yield Task(tuple(held))
             held, load = [], 0.0
     if held:
         yield Task(tuple(held))
-
-
-def serial(job: Job, tasks: Iterator[Task]) -> Iterator[Receipt]:
-    """Perform tasks in this process, one after the other."""
-    with one_thread():
-        for task in tasks:
-            yield perform(job, task)
-
-
-def dask_executor(client: Client) -> Executor:
-    """Make an executor that performs tasks on a Dask cluster.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The cluster.
-
-    Returns
-    -------
-    callable
-        An executor. Only a window of tasks is in flight, whatever their number.
-    """
-
-    def execute(job: Job, tasks: Iterator[Task]) -> Iterator[Receipt]:
-        from distributed import as_completed
-
-        name = f"eigensweep-{time.time_ns():x}"
-        numbered = enumerate(tasks)
-
-        def submit() -> Any:
-            number, task = next(numbered, (0, None))
-            if task is None:
-                return None
-            # Equal calls would be one to Dask; the number makes each its own.
-            return client.submit(perform_on_worker, job, task, key=f"{name}-{number}", pure=False)
-
-        def threads() -> int:
-            return max(1, sum(int(count) for count in client.nthreads().values()))
-
-        running = as_completed()
-        for _ in range(WINDOW * threads()):
-            if (future := submit()) is not None:
-                running.add(future)
-        for finished in running:
-            receipt: Receipt = finished.result()
-            receipt.workers = threads()
-            finished.release()
-            # A cluster that grew in the meantime deserves a wider window.
-            while running.count() < WINDOW * receipt.workers and (future := submit()) is not None:
-                running.add(future)
-            yield receipt
-
-    return execute

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from eigensweep.pipeline.blocks import Block
 from eigensweep.pipeline.ensemble import Ensemble, Point
+from eigensweep.pipeline.errors import EigensweepError
 from eigensweep.pipeline.rankone import Column
-from eigensweep.pipeline.schema import DONE, FAILED, PENDING, Signal
+from eigensweep.pipeline.schema import DONE, FAILED, OUT_OF_MEMORY, PENDING, Signal
 from eigensweep.pipeline.seeds import identity
 
 Array = NDArray[np.float64]
@@ -58,6 +59,60 @@ class Recipe:
         """Signal strengths at a point, in storage order."""
         values = np.asarray(self.signal_values, dtype=np.float64)
         return values if self.signal == "rho" else self.ensemble.gain(point) * values
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which column is meant.
+
+    Parameters
+    ----------
+    level : str
+        Its level.
+    point : dict
+        Its parameters.
+    replicate : int
+        Its replicate.
+    """
+
+    level: str
+    point: dict[str, float | int | str]
+    replicate: int
+
+
+class ColumnFailedError(EigensweepError):
+    """A column could not be computed, for a reason other than an exception of its own.
+
+    Parameters
+    ----------
+    status : int
+        What its ``column_status`` will say.
+    reason : str
+        Why, in one line.
+    log : str
+        The last lines of what led there.
+    """
+
+    def __init__(self, status: int, reason: str, log: str = "") -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.log = status, reason, log
+
+    def __reduce__(self) -> tuple[type[ColumnFailedError], tuple[int, str, str]]:
+        return ColumnFailedError, (self.status, self.reason, self.log)
+
+
+Compute = Callable[[Recipe, Request], Column]
+"""How a column is computed: here, under a watch, or in a process of its own."""
+
+
+def in_process(recipe: Recipe, request: Request) -> Column:
+    """Compute a column in this process."""
+    return recipe.ensemble.column(request.level, request.point, recipe.seed, request.replicate)
+
+
+def never() -> bool:
+    """Never ask to stop."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -163,6 +218,8 @@ def fill(
     blocks: Sequence[Block],
     stored: Sequence[Mapping[str, NDArray[np.generic]] | None],
     retry: bool,
+    compute: Compute = in_process,
+    stop: Callable[[], bool] = never,
 ) -> list[Filled]:
     """Compute what some blocks lack.
 
@@ -177,21 +234,28 @@ def fill(
         What is stored of each block already, by role.
     retry : bool
         Whether columns that failed before are tried again.
+    compute : callable
+        How a column is computed.
+    stop : callable
+        Asked before every column; once it says so, the rest stays pending.
 
     Returns
     -------
     list of Filled
         One a block, with what was stored kept bit for bit.
     """
-    filled = [_carried(recipe, block, before) for block, before in zip(blocks, stored, strict=True)]
+    filled = [carried(recipe, block, before) for block, before in zip(blocks, stored, strict=True)]
     for replicate in sorted({r for block in blocks for r in range(block.first, block.wanted)}):
         for target in filled:
             if target.block.first <= replicate < target.block.wanted:
-                _fill_column(recipe, target, replicate, retry)
+                if stop():
+                    return filled
+                _fill_column(recipe, target, replicate, retry, compute)
     return filled
 
 
-def _carried(recipe: Recipe, block: Block, before: Mapping[str, NDArray[np.generic]] | None) -> Filled:
+def carried(recipe: Recipe, block: Block, before: Mapping[str, NDArray[np.generic]] | None) -> Filled:
+    """Make a block's arrays with what is stored of it already."""
     filled = empty(recipe, block)
     if before is not None:
         for role, array in before.items():
@@ -201,11 +265,10 @@ def _carried(recipe: Recipe, block: Block, before: Mapping[str, NDArray[np.gener
     return filled
 
 
-def _fill_column(recipe: Recipe, target: Filled, replicate: int, retry: bool) -> None:
+def _fill_column(recipe: Recipe, target: Filled, replicate: int, retry: bool, compute: Compute) -> None:
     arrays, row = target.arrays, replicate - target.block.first
     status, count = int(arrays["column_status"][row]), int(arrays["column_rho_count"][row])
-    complete = status == DONE and count == len(recipe.signal_values)
-    if complete or (status not in (PENDING, DONE) and not retry):
+    if not _lacks(recipe, status, count, retry):
         return
     level, point = target.block.level, dict(target.block.point)
     start = time.perf_counter()
@@ -213,20 +276,64 @@ def _fill_column(recipe: Recipe, target: Filled, replicate: int, retry: bool) ->
         column = _restored(recipe, arrays, row, point) if status == DONE and recipe.columns else None
         first = count if column is not None else 0
         if column is None:
-            column = recipe.ensemble.column(level, point, recipe.seed, replicate)
+            column = compute(recipe, Request(level, point, replicate))
         _store(recipe, target, replicate, column, first)
     except Exception as error:
-        _clear(arrays, row)
-        arrays["column_status"][row] = FAILED
-        log = "".join(traceback.format_exception(error)).strip().splitlines()[-LOG_TAIL:]
-        reason = f"{type(error).__name__}: {error}"
-        target.failures.append(Failure(level, point, replicate, FAILED, reason, "\n".join(log)))
+        target.failures.append(fail(target, replicate, error))
         return
     elapsed = time.perf_counter() - start
     if status != DONE:
         arrays["seconds"][row] = elapsed
     target.computed += 1
     target.seconds += elapsed
+
+
+def fail(target: Filled, replicate: int, error: Exception) -> Failure:
+    """Mark a column of a block as failed and say why.
+
+    Parameters
+    ----------
+    target : Filled
+        The block.
+    replicate : int
+        The column's replicate.
+    error : Exception
+        What went wrong.
+
+    Returns
+    -------
+    Failure
+        The same for the list of failures.
+    """
+    row = replicate - target.block.first
+    if isinstance(error, ColumnFailedError):
+        status, reason, log = error.status, error.reason, error.log
+    else:
+        status = OUT_OF_MEMORY if isinstance(error, MemoryError) else FAILED
+        reason = f"{type(error).__name__}: {error}"
+        log = "".join(traceback.format_exception(error))
+    for role, array in target.arrays.items():
+        target.arrays[role][row] = np.nan if np.issubdtype(array.dtype, np.floating) else 0
+    target.arrays["column_status"][row] = status
+    tail = "\n".join(log.strip().splitlines()[-LOG_TAIL:])
+    return Failure(target.block.level, dict(target.block.point), replicate, status, reason, tail)
+
+
+def lacking(recipe: Recipe, target: Filled, retry: bool) -> list[int]:
+    """List the replicates of a block that are still to compute."""
+    block, status = target.block, target.arrays["column_status"]
+    count = target.arrays["column_rho_count"]
+    return [
+        replicate
+        for replicate in range(block.first, block.wanted)
+        if _lacks(recipe, int(status[replicate - block.first]), int(count[replicate - block.first]), retry)
+    ]
+
+
+def _lacks(recipe: Recipe, status: int, count: int, retry: bool) -> bool:
+    if status == DONE:
+        return count < len(recipe.signal_values)
+    return status == PENDING or retry
 
 
 def _store(recipe: Recipe, target: Filled, replicate: int, column: Column, first: int) -> None:
@@ -258,9 +365,3 @@ def _restored(recipe: Recipe, arrays: Arrays, row: int, point: Point) -> Column:
         for role in ("mode_value", "mode_signal", "mode_noise")
     )
     return Column(value, signal, noise, float(arrays["signal_amplitude"][row]))
-
-
-def _clear(arrays: Arrays, row: int) -> None:
-    for role, array in arrays.items():
-        floating = np.issubdtype(array.dtype, np.floating)
-        arrays[role][row] = np.nan if floating else 0

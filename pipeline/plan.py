@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from eigensweep.pipeline.blocks import Block, blocks
+from eigensweep.pipeline.blocks import LONGEST_RUN, Block, Layout, blocks
+from eigensweep.pipeline.ensemble import Work
 from eigensweep.pipeline.schema import level_variables
 from eigensweep.pipeline.seeds import Value
-from eigensweep.pipeline.study import asked_layout, check
+from eigensweep.pipeline.study import Pending, Study, asked_layout, check
 from eigensweep.pipeline.sweep import Sweep
 from eigensweep.pipeline.task import one_thread
+
+Spot = tuple[str, tuple[tuple[str, Value], ...]]
+"""A level and a point of the grid."""
 
 BASE_BYTES = 180e6
 """A worker process with nothing to do: Python, numpy, scipy, zarr and Dask."""
@@ -30,7 +34,7 @@ class Size:
     d : int
         The size.
     columns : int
-        Columns of that size that are still to compute, over all levels.
+        Columns of that size that are still to sample, over all levels.
     memory : float
         Projected peak of a worker at work on the dearest of them, in bytes.
     trial_seconds : float
@@ -128,19 +132,17 @@ def plan(
     folder = Path(study if study is not None else sweep.name)
     there = check(sweep, folder)
     layout = asked_layout(sweep)
-    levels = tuple(level for level in sweep.ensemble.levels if level.name in sweep.record.levels)
-    counts: dict[Value, int] = {d: sweep.replicates_of(d) for d in sweep.replicate_counts}
     if there is not None:
         layout = there.plan.layout.grown(layout)
+    levels = tuple(level for level in sweep.ensemble.levels if level.name in sweep.record.levels)
+    counts: dict[Value, int] = {d: sweep.replicates_of(d) for d in sweep.replicate_counts}
     asked = list(blocks(layout, levels, sweep.axes, counts))
-    pending = asked if there is None else _pending(sweep, folder, asked)
-    sizes, warnings = _sizes(sweep, pending, trial, worker_memory)
+    pending = _pending(sweep, there, layout, asked)
+    sizes = _sizes(sweep, pending, trial)
     columns = sum(block.wanted - block.first for block in asked)
-    roles = sum(len(level_variables(level, layout.signal, sweep.record.columns)) for level in levels) / len(
-        levels
-    )
+    pending_columns = sum(item.columns for item in pending)
+    files = {level.name: len(level_variables(level, layout.signal, sweep.record.columns)) for level in levels}
     width = 8 * (2 * len(layout.signal_values) * layout.top + 3 * layout.modes * sweep.record.columns + 4)
-    pending_columns = sum(block.wanted - block.first for block in pending)
     return Plan(
         name=sweep.name,
         study=folder,
@@ -151,65 +153,63 @@ def plan(
         pending_blocks=len(pending),
         cells=columns * len(sweep.signal_values),
         disk=float(width * pending_columns),
-        files=round(roles * len(asked)) + BESIDE_FILES,
+        files=sum(files[block.level] for block in asked) + BESIDE_FILES,
         sizes=sizes,
-        warnings=warnings,
+        warnings=_warnings(sweep, sizes, worker_memory),
     )
 
 
-def _pending(sweep: Sweep, folder: Path, asked: list[Block]) -> list[Block]:
-    from dataclasses import replace
-
-    study = check(sweep, folder)
-    assert study is not None
-    grown = study.plan.layout.grown(asked_layout(sweep))
-    if grown.signal_values != study.plan.layout.signal_values:
-        return asked
-    stored = replace(study, sweep=sweep, plan=replace(study.plan, layout=grown))
-    return [block for block, _ in stored.pending()]
+def _pending(sweep: Sweep, there: Study | None, layout: Layout, asked: list[Block]) -> list[Pending]:
+    if there is None:
+        return [Pending(block, False, block.wanted - block.first) for block in asked]
+    return list(replace(there, sweep=sweep, plan=replace(there.plan, layout=layout)).pending())
 
 
-def _sizes(
-    sweep: Sweep, pending: list[Block], trial: bool, limit: float | None
-) -> tuple[list[Size], list[str]]:
-    ensemble = sweep.ensemble
-    grouped: dict[int, Counter[tuple[str, tuple[tuple[str, Value], ...]]]] = {}
-    for block in pending:
-        counter = grouped.setdefault(int(block.point[0][1]), Counter())
-        counter[(block.level, block.point)] += block.wanted - block.first
-    sizes, warnings = [], []
-    for d, points in sorted(grouped.items(), reverse=True):
-        work = {key: ensemble.work(key[0], dict(key[1])) for key in points}
-        stored = 8.0 * 64 * (3 * d + 6 * len(sweep.signal_values))
-        memory = BASE_BYTES + max(item.bytes for item in work.values()) + stored
+def _sizes(sweep: Sweep, pending: list[Pending], trial: bool) -> list[Size]:
+    grouped: dict[int, Counter[Spot]] = {}
+    for item in pending:
+        counter = grouped.setdefault(int(item.block.point[0][1]), Counter())
+        counter[(item.block.level, item.block.point)] += item.columns - item.extended
+    sizes = []
+    for d, spots in sorted(grouped.items(), reverse=True):
+        work = {spot: sweep.ensemble.work(spot[0], dict(spot[1])) for spot in spots}
+        # Beside the columns in work, the arrays of a block that waits to be stored.
+        waiting = 8.0 * LONGEST_RUN * (3 * d + 2 * sweep.record.top * len(sweep.signal_values))
+        memory = BASE_BYTES + max(need.bytes for need in work.values()) + waiting
+        columns = sum(spots.values())
         scale = _trial(sweep, work) if trial else float("nan")
-        seconds = sum(work[key].seconds * count for key, count in points.items()) * scale
-        columns = sum(points.values())
-        sizes.append(Size(d, columns, memory, seconds / columns, seconds / 3600.0))
-        if limit is not None and memory > limit:
-            warnings.append(
-                f"d = {d}: a worker needs about {memory / 2**30:.1f} GiB and may use {limit / 2**30:.1f} GiB; "
-                "give workers more memory, fewer of them, or lower d"
+        seconds = scale * sum(work[spot].seconds * count for spot, count in spots.items())
+        sizes.append(Size(d, columns, memory, seconds / columns if columns else 0.0, seconds / 3600.0))
+    return sizes
+
+
+def _warnings(sweep: Sweep, sizes: list[Size], memory: float | None) -> list[str]:
+    found = []
+    for size in sizes:
+        if memory is not None and size.memory > memory:
+            found.append(
+                f"d = {size.d}: a worker needs about {size.memory / 2**30:.1f} GiB and may use "
+                f"{memory / 2**30:.1f} GiB; give workers more memory, fewer of them, or lower d"
             )
-        if trial and seconds / columns > sweep.limits.seconds_per_column:
-            warnings.append(
-                f"d = {d}: a column takes about {seconds / columns:.0f} s and may take "
+        if size.trial_seconds > sweep.limits.seconds_per_column:
+            found.append(
+                f"d = {size.d}: a column takes about {size.trial_seconds:.0f} s and may take "
                 f"{sweep.limits.seconds_per_column:.0f} s; raise limits.seconds_per_column"
             )
-    return sizes, warnings
+    return found
 
 
-def _trial(sweep: Sweep, work: Mapping[tuple[str, tuple[tuple[str, Value], ...]], object]) -> float:
+def _trial(sweep: Sweep, work: Mapping[Spot, Work]) -> float:
     """Time the cheapest and the dearest column of a size: measured over projected seconds."""
     ensemble = sweep.ensemble
-    keys = sorted(work, key=lambda key: ensemble.work(key[0], dict(key[1])).seconds)
+    spots = sorted(work, key=lambda spot: work[spot].seconds)
     projected = measured = 0.0
     with one_thread():
-        for level, values in dict.fromkeys((keys[0], keys[-1])):
-            point = dict(values)
+        for spot in dict.fromkeys((spots[0], spots[-1])):
+            level, point = spot[0], dict(spot[1])
             rho = [v if sweep.signal == "rho" else v * ensemble.gain(point) for v in sweep.signal_values]
             start = time.perf_counter()
             ensemble.column(level, point, sweep.seed, 0).eigenpairs(rho, sweep.record.top)
             measured += time.perf_counter() - start
-            projected += ensemble.work(level, point).seconds
+            projected += work[spot].seconds
     return measured / projected

@@ -23,16 +23,32 @@ from eigensweep.pipeline.seeds import Value
 from eigensweep.pipeline.sweep import Sweep
 from eigensweep.pipeline.tomltext import to_toml
 
-CUBE, SWEEP, LOG, FAILURES, LOCK, INPUTS = (
-    "cube.zarr",
-    "sweep.toml",
-    "log.jsonl",
-    "failures.jsonl",
-    "lock",
-    "inputs",
-)
+CUBE, SWEEP, INPUTS = "cube.zarr", "sweep.toml", "inputs"
+LOG, FAILURES, LOCK, STOP = "log.jsonl", "failures.jsonl", "lock", "stop"
 FIGURES, REPORT = "figures", "report.html"
-OWN = frozenset({CUBE, SWEEP, LOG, FAILURES, LOCK, INPUTS, FIGURES, REPORT})
+OWN = frozenset({CUBE, SWEEP, LOG, FAILURES, LOCK, STOP, INPUTS, FIGURES, REPORT})
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A block that lacks something.
+
+    Parameters
+    ----------
+    block : Block
+        The block.
+    stored : bool
+        Whether a part of it is stored already.
+    columns : int
+        How many of its columns are to be sampled, or extended to rho values that are new.
+    extended : int
+        How many of these are only extended, from what is stored.
+    """
+
+    block: Block
+    stored: bool
+    columns: int
+    extended: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,7 +104,7 @@ class Study:
         counts: dict[Value, int] = {d: self.sweep.replicates_of(d) for d in self.sweep.replicate_counts}
         return blocks(self.plan.layout, self.plan.levels, self.sweep.axes, counts)
 
-    def pending(self, retry: bool = False) -> Iterator[tuple[Block, bool]]:
+    def pending(self, retry: bool = False) -> Iterator[Pending]:
         """List the blocks that its last sweep asks for and that lack something.
 
         Parameters
@@ -98,10 +114,8 @@ class Study:
 
         Yields
         ------
-        block : Block
-            The block.
-        stored : bool
-            Whether a part of it is stored already.
+        Pending
+            In the order of :meth:`blocks`.
         """
         states: dict[str, tuple[NDArray[np.uint8], NDArray[np.uint32]]] = {}
         written = {level.name: self._written(Names(level)["column_status"]) for level in self.plan.levels}
@@ -109,17 +123,18 @@ class Study:
         full = len(self.plan.layout.signal_values)
         for block in self.blocks():
             if block.key not in written[block.level]:
-                yield block, False
+                yield Pending(block, False, block.wanted - block.first)
                 continue
             if block.level not in states:
                 whole = (chunks.whole(block.level, role) for role in ("column_status", "column_rho_count"))
                 states[block.level] = (next(whole), next(whole))
-            status, count = (array[block.selection].ravel() for array in states[block.level])
-            asked = slice(0, block.wanted - block.first)
-            done = status[asked] == DONE
-            lacking = (status[asked] == PENDING) | (done & (count[asked] < full))
-            if lacking.any() or (retry and not done.all()):
-                yield block, True
+            asked = block.wanted - block.first
+            status, count = (_asked(array, block, asked) for array in states[block.level])
+            short = (status == DONE) & (count < full)
+            lacking = short | (status == PENDING) | (retry & (status != DONE))
+            if lacking.any():
+                extended = np.count_nonzero(short) if self.plan.columns else 0
+                yield Pending(block, True, int(np.count_nonzero(lacking)), int(extended))
 
     def tally(self) -> dict[str, NDArray[np.int64]]:
         """Count the columns that the last sweep asks for, by level and state.
@@ -163,6 +178,12 @@ class Study:
     def _written(self, name: str) -> frozenset[str]:
         """Names of the chunks that an array has on disk: one listing, however large the study."""
         return frozenset(path.name.removeprefix("c.") for path in (self.cube / name).glob("c.*"))
+
+
+def _asked(array: NDArray[Any], block: Block, asked: int) -> NDArray[Any]:
+    """Take a block's columns out of a whole array; replicates that it does not hold yet read 0."""
+    held = array[block.selection].ravel()[:asked]
+    return np.pad(held, (0, asked - held.size))
 
 
 def column_command(folder: Path, failure: Failure) -> str:

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from types import FrameType
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from eigensweep.pipeline.blocks import Block
 from eigensweep.pipeline.chunks import Chunks
-from eigensweep.pipeline.cube import Plan
-from eigensweep.pipeline.kernel import Failure, Filled, Recipe, fill
+from eigensweep.pipeline.cube import METADATA, Plan
+from eigensweep.pipeline.errors import StoppedError
+from eigensweep.pipeline.isolation import Limits, isolated
+from eigensweep.pipeline.kernel import (
+    ColumnFailedError,
+    Compute,
+    Failure,
+    Filled,
+    Recipe,
+    Request,
+    carried,
+    fail,
+    fill,
+    in_process,
+    lacking,
+)
+from eigensweep.pipeline.rankone import Column
+from eigensweep.pipeline.schema import TIMED_OUT
+
+LOST = 70
+"""Exit code of a worker that ends itself because a column has hung."""
+MEMORY_SHARE = 0.9
+"""Share of a worker's memory limit that a column in a process of its own may take."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +51,17 @@ class Job:
     recipe : Recipe
         What the numbers depend on.
     cube : Path
-        Where they go.
+        Where they go, absolute.
     token : str
         Names the publication of the cube's metadata.
     plan : eigensweep.pipeline.cube.Plan
         What the cube holds.
     retry : bool
         Whether columns that failed before are tried again.
+    seconds : float
+        What a column may take.
+    stop : Path
+        Once this file is there, no further column is begun.
     """
 
     recipe: Recipe
@@ -39,6 +69,13 @@ class Job:
     token: str
     plan: Plan
     retry: bool
+    seconds: float
+    stop: Path
+
+    def chunks(self) -> Chunks:
+        """Open the cube's arrays."""
+        levels = {level.name: level for level in self.plan.levels}
+        return Chunks(self.cube, self.token, self.plan.layout, levels, self.plan.columns)
 
 
 @dataclass(frozen=True)
@@ -76,7 +113,7 @@ class Receipt:
     workers: int = 1
 
 
-def perform(job: Job, task: Task) -> Receipt:
+def perform(job: Job, task: Task, compute: Compute = in_process) -> Receipt:
     """Compute a task's blocks and store them.
 
     Parameters
@@ -85,26 +122,54 @@ def perform(job: Job, task: Task) -> Receipt:
         What all tasks share.
     task : Task
         The blocks.
+    compute : callable
+        How a column is computed.
 
     Returns
     -------
     Receipt
         Counts and failures; the numbers go to the store only.
     """
-    plan = job.plan
-    levels = {level.name: level for level in plan.levels}
-    chunks = Chunks(job.cube, job.token, plan.layout, levels, plan.columns)
+    chunks = job.chunks()
     stored = [chunks.read(block) if present else None for block, present in task.blocks]
-    filled = fill(job.recipe, [block for block, _ in task.blocks], stored, job.retry)
+    blocks = [block for block, _ in task.blocks]
+    filled = fill(job.recipe, blocks, stored, job.retry, compute, job.stop.exists)
     for item in filled:
-        chunks.write(item.block, item.arrays)
+        if item.computed or item.failures:
+            _write(job, chunks, item)
     return _receipt(filled)
 
 
+def perform_here(job: Job, task: Task) -> Receipt:
+    """Perform a task in this process, its main thread if there is a time limit to hold."""
+    return perform(job, task, partial(_alarmed, job.seconds))
+
+
 def perform_on_worker(job: Job, task: Task) -> Receipt:
-    """Perform a task in a process that does nothing else: on a Dask worker."""
+    """Perform a task on a Dask worker, which ends itself if a column hangs."""
     one_thread_for_good()
-    return perform(job, task)
+    with _watch(job.seconds) as compute:
+        return perform(job, task, compute)
+
+
+def perform_isolated(job: Job, task: Task) -> Receipt:
+    """Perform a task that failed as a whole again, each column in a process of its own."""
+    limits = Limits(job.seconds, _memory_limit())
+    return perform(job, task, lambda recipe, request: isolated(recipe, request, limits))
+
+
+def mark(job: Job, task: Task, status: int, reason: str) -> Receipt:
+    """Mark all that a task still lacks as failed, without computing anything."""
+    chunks = job.chunks()
+    filled = []
+    for block, present in task.blocks:
+        item = carried(job.recipe, block, chunks.read(block) if present else None)
+        for replicate in lacking(job.recipe, item, job.retry):
+            item.failures.append(fail(item, replicate, ColumnFailedError(status, reason)))
+        if item.failures:
+            _write(job, chunks, item)
+        filled.append(item)
+    return _receipt(filled)
 
 
 @lru_cache(maxsize=1)
@@ -123,9 +188,73 @@ def one_thread() -> AbstractContextManager[object]:
     return limit
 
 
+def _write(job: Job, chunks: Chunks, item: Filled) -> None:
+    # The store would make the folders of a study that was moved or removed anew, and fill a ruin.
+    if not (job.cube / METADATA).exists():
+        raise StoppedError(f"{job.cube}: the cube has vanished; put it back and run again, or start anew")
+    chunks.write(item.block, item.arrays)
+
+
 def _receipt(filled: Sequence[Filled]) -> Receipt:
     return Receipt(
         computed=sum(item.computed for item in filled),
         seconds=sum(item.seconds for item in filled),
         failures=[failure for item in filled for failure in item.failures],
     )
+
+
+def _alarmed(seconds: float, recipe: Recipe, request: Request) -> Column:
+    """Compute a column under an alarm, where this thread can have one."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        return in_process(recipe, request)
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise ColumnFailedError(TIMED_OUT, f"it ran longer than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return in_process(recipe, request)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _watch(seconds: float) -> Iterator[Compute]:
+    """Watch the columns of one task from a thread of its own.
+
+    A column that hangs in compiled code can't be interrupted. Ending the process gives its task back to
+    the scheduler, and the run then performs it anew with every column apart.
+    """
+    begun = [float("inf")]
+    over = threading.Event()
+
+    def compute(recipe: Recipe, request: Request) -> Column:
+        begun[0] = time.monotonic()
+        try:
+            return in_process(recipe, request)
+        finally:
+            begun[0] = float("inf")
+
+    def watch() -> None:
+        while not over.wait(min(1.0, seconds / 4)):
+            if time.monotonic() - begun[0] > seconds:
+                os._exit(LOST)
+
+    thread = threading.Thread(target=watch, name="column-watch", daemon=True)
+    thread.start()
+    try:
+        yield compute
+    finally:
+        over.set()
+
+
+def _memory_limit() -> float:
+    from distributed import get_worker
+
+    try:
+        limit = get_worker().memory_manager.memory_limit
+    except (ValueError, AttributeError):
+        return float("inf")
+    return MEMORY_SHARE * float(limit) if limit else float("inf")

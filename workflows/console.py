@@ -30,9 +30,6 @@ def reporting() -> Iterator[None]:
     except EigensweepError as error:
         say(f"eigensweep: {error}")
         leave(WRONG_INPUT)
-    except KeyboardInterrupt:
-        say("eigensweep: interrupted; what is done stays done, the same command goes on")
-        leave(INTERRUPTED)
     except BrokenPipeError:
         # The reader of a pipe went away, as `head` does; nothing is wrong.
         sys.stderr.close()

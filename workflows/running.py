@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
+from eigensweep.pipeline.errors import StoppedError
 from eigensweep.workflows import catalog, console
 from eigensweep.workflows.live import display
 
@@ -43,25 +42,17 @@ def run(
     check(sweep, folder)
     from eigensweep.pipeline.engine import run as run_sweep
 
-    with terminated_as_interrupted(), _client(cluster, workers) as client, display(sweep.name) as watch:
-        outcome = run_sweep(sweep, folder, client, retry_failed=retry, watch=watch)
+    try:
+        with _client(cluster, workers) as client, display(sweep.name) as watch:
+            outcome = run_sweep(sweep, folder, client, retry_failed=retry, watch=watch)
+    except KeyboardInterrupt:
+        # Told here, since the command-line library would answer it with a code of its own.
+        raise StoppedError(
+            f"{folder}: interrupted; what is done stays done, the same command goes on"
+        ) from None
     drawn = _draw(folder) if figures else []
     _report(outcome, drawn, as_json)
     console.leave(console.SOME_FAILED if outcome.failures else console.DONE)
-
-
-@contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM, which batch systems send, end a run as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -1,0 +1,147 @@
+"""Who performs a run's tasks: this process, or a Dask cluster with a window of them in flight."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from eigensweep.pipeline.errors import StoppedError
+from eigensweep.pipeline.interrupt import Stop
+from eigensweep.pipeline.schema import WORKER_LOST
+from eigensweep.pipeline.task import (
+    Job,
+    Receipt,
+    Task,
+    mark,
+    one_thread,
+    perform_here,
+    perform_isolated,
+    perform_on_worker,
+)
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+WINDOW = 3
+"""Tasks in flight for each thread of the cluster: enough that no thread waits, few enough to forget."""
+
+Executor = Callable[[Job, Iterator[Task], Stop], Iterator[Receipt]]
+
+
+def serial(job: Job, tasks: Iterator[Task], stop: Stop) -> Iterator[Receipt]:
+    """Perform tasks in this process, one after the other.
+
+    Parameters
+    ----------
+    job : Job
+        What they share.
+    tasks : iterator of Task
+        The tasks.
+    stop : Stop
+        Ends the sequence once it is asked for.
+
+    Yields
+    ------
+    Receipt
+        One a task.
+    """
+    with one_thread():
+        for task in tasks:
+            if stop.asked:
+                return
+            yield perform_here(job, task)
+
+
+def on_cluster(client: Client) -> Executor:
+    """Make an executor that performs tasks on a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+
+    Returns
+    -------
+    callable
+        An executor like :func:`serial`. A task that took its worker down is performed again, block by
+        block, with each column in a process of its own.
+    """
+
+    def execute(job: Job, tasks: Iterator[Task], stop: Stop) -> Iterator[Receipt]:
+        flight = _Flight(client, job)
+        try:
+            yield from flight.perform(tasks, stop)
+        finally:
+            flight.abandon()
+
+    return execute
+
+
+class _Flight:
+    """The tasks of one run that are on a cluster."""
+
+    def __init__(self, client: Client, job: Job) -> None:
+        from distributed import as_completed
+
+        self._client, self._job = client, job
+        self._name = f"eigensweep-{time.time_ns():x}"
+        self._count = 0
+        self._running: Any = as_completed()
+        self._tasks: dict[Future[Receipt], tuple[Task, bool]] = {}
+
+    def perform(self, tasks: Iterator[Task], stop: Stop) -> Iterator[Receipt]:
+        self._refill(tasks, stop)
+        for future in self._running:
+            task, isolated = self._tasks.pop(future)
+            receipt = self._collect(future, task, isolated)
+            if receipt is not None:
+                receipt.workers = self._threads()
+                yield receipt
+            self._refill(tasks, stop)
+
+    def abandon(self) -> None:
+        """Forget what is still in flight: after an end of its own nothing is."""
+        if self._tasks:
+            self._client.cancel(list(self._tasks), force=True)
+            self._tasks.clear()
+
+    def _refill(self, tasks: Iterator[Task], stop: Stop) -> None:
+        # Asked anew each time: a cluster that grew deserves a wider window.
+        while not stop.asked and len(self._tasks) < WINDOW * self._threads():
+            task = next(tasks, None)
+            if task is None:
+                return
+            self._submit(task, isolated=False)
+
+    def _submit(self, task: Task, *, isolated: bool) -> None:
+        perform = perform_isolated if isolated else perform_on_worker
+        # Equal calls would be one to Dask; the number makes each its own.
+        key = f"{self._name}-{self._count}"
+        self._count += 1
+        future = self._client.submit(perform, self._job, task, key=key, pure=False)
+        self._tasks[future] = (task, isolated)
+        self._running.add(future)
+
+    def _collect(self, future: Future[Receipt], task: Task, isolated: bool) -> Receipt | None:
+        from concurrent.futures import CancelledError
+
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        try:
+            receipt = future.result()
+        except KilledWorker as error:
+            if not isolated:
+                for block in task.blocks:
+                    self._submit(Task((block,)), isolated=True)
+                return None
+            return mark(self._job, task, WORKER_LOST, f"its workers were lost again and again: {error}")
+        except (CancelledError, FutureCancelledError) as error:
+            raise StoppedError(f"the scheduler is gone or dropped the work ({error}); run again") from None
+        finally:
+            future.release()
+        return receipt
+
+    def _threads(self) -> int:
+        return max(1, sum(int(count) for count in self._client.nthreads().values()))
