@@ -16,6 +16,9 @@ ROUNDS = 120
 """Bisection alone, which guards every step, needs fewer rounds than this in all but a subnormal gap."""
 LAST = 1e-6
 """After a step so small, relative to the offset, the next would change nothing: steps are cubic."""
+BLURRED = 4096.0
+"""So many times its rounding error may a sum blur an offset before it is formed in twice the precision."""
+SHARPENINGS = 3
 ELEMENTS = 1 << 16
 """Work on so many (root, pole) pairs at a time: half a megabyte an array, which stays in the cache."""
 
@@ -42,6 +45,9 @@ def solve(poles: Array, weights: Array, count: int) -> tuple[NDArray[np.intp], A
 
     Notes
     -----
+    Where a root passes by a pole of tiny weight, rounding of the sum would blur the offset from that pole,
+    and eigenvectors would not come out orthogonal: there the sum is formed in twice the precision.
+
     In a gap the sum is replaced by a constant and two poles that agree with it to the second derivative
     (W. B. Gragg's cubically convergent scheme); above the top pole by two poles, one of them free. Every
     step is kept inside a bracket, and a step that leaves it is a bisection.
@@ -78,7 +84,13 @@ def _solve_part(poles: Array, weights: Array, root: NDArray[np.intp]) -> tuple[N
     y = _start(gap, side, near, far, at_middle, top, poles, weights, total)
     # A little beyond the middle, since its side was read from a rounded sum; never near the other pole.
     low, high = np.zeros_like(gap), np.where(top, gap * (1.0 + 4.0 * EPS), 0.5078125 * gap)
-    return origin, side * _iterate(y, low, high, gap, side, top, shift, weights)
+    y, steep = _iterate(y, low, high, gap, side, top, shift, weights)
+    # The sum's terms, which blur it, are bounded by Cauchy's inequality at no cost.
+    rough = np.flatnonzero(1.0 + np.sqrt(total * steep) > BLURRED * steep * y)
+    offset = side * y
+    if rough.size:
+        offset[rough] = _sharpen(offset[rough], poles[origin[rough]], poles, weights[rough])
+    return origin, offset
 
 
 def _start(
@@ -111,9 +123,12 @@ def _iterate(
     top: NDArray[np.bool_],
     shift: Array,
     weights: Array,
-) -> Array:
-    """Improve every root until it moves no more; a finished root is taken out and never touched again."""
-    result = y.copy()
+) -> tuple[Array, Array]:
+    """Improve every root until it moves no more, and return it with the sum's slope.
+
+    A finished root is taken out and never touched again.
+    """
+    result, steep = y.copy(), np.empty_like(y)
     live = np.arange(y.size)
     y = np.where((y > low) & (y < high), y, 0.5 * (low + high))
     for _ in range(ROUNDS):
@@ -135,14 +150,66 @@ def _iterate(
         astray = ~still & ~((new > low) & (new < high))
         new = np.where(still, y, np.where(astray, _split(low, high), new))
         done = still | (last & ~astray) | (high - low <= 4.0 * EPS * low)
-        result[live] = new
+        result[live], steep[live] = new, s2
         if done.all():
-            return result
+            break
         keep = ~done
         live, y, low, high = live[keep], new[keep], low[keep], high[keep]
         gap, side, top = gap[keep], side[keep], top[keep]
         shift, weights = shift[keep], weights[keep]
-    return result
+    return result, steep
+
+
+def _sharpen(offset: Array, head: Array, poles: Array, weights: Array) -> Array:
+    """Improve offsets from their poles ``head`` that a rounded sum does not fix to the last digits."""
+    gap, lost = _two_sum(head[:, None], -poles)
+    for _ in range(SHARPENINGS):
+        high, low = _two_sum(gap, offset[:, None])
+        low += lost
+        quotient = weights / high
+        product, error = _two_product(quotient, high)
+        rest = (((weights - product) - error) - quotient * low) / high
+        total, small = _precise_sum(quotient, rest)
+        excess = (1.0 - total) - small
+        s2 = np.add.reduce(quotient / high, axis=1)
+        s3 = np.add.reduce(quotient / high / high, axis=1)
+        newton = -excess / s2
+        step = newton * (1.0 + newton * s3 / s2)
+        # Rounding blurs an offset by less than itself; a larger step is none of ours.
+        offset = np.where(np.abs(step) < 0.5 * np.abs(offset), offset + step, offset)
+    return offset
+
+
+def _precise_sum(high: Array, low: Array) -> tuple[Array, Array]:
+    """Sum each row of numbers given as two: rounded, and what rounding took."""
+    small = np.add.reduce(low, axis=1)
+    while high.shape[1] > 1:
+        half = high.shape[1] // 2
+        odd = high[:, 2 * half :]
+        pairs, lost = _two_sum(high[:, :half], high[:, half : 2 * half])
+        small += np.add.reduce(lost, axis=1)
+        high = np.concatenate([pairs, odd], axis=1)
+    return high[:, 0], small
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return a + b rounded, and what rounding took."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return a b rounded, and what rounding took (T. J. Dekker)."""
+    product = a * b
+    (ah, al), (bh, bl) = _halves(a), _halves(b)
+    return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    big = 134217729.0 * a
+    high = big - (big - a)
+    return high, a - high
 
 
 def _sums(distance: Array, weights: Array) -> tuple[Array, Array, Array]:
