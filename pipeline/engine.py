@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from eigensweep.pipeline import provenance
 from eigensweep.pipeline.blocks import Block
-from eigensweep.pipeline.errors import EigensweepError, StudyError
+from eigensweep.pipeline.errors import EigensweepError, Fault, InputError, StudyError
 from eigensweep.pipeline.executors import Executor, on_cluster, serial
 from eigensweep.pipeline.interrupt import Stop, stopping
 from eigensweep.pipeline.kernel import Failure
-from eigensweep.pipeline.study import FAILURES, STOP, Pending, Study, prepared
+from eigensweep.pipeline.study import FAILURES, STOP, Pending, Share, Study, prepared
 from eigensweep.pipeline.sweep import Sweep
 from eigensweep.pipeline.task import Job, Receipt, Task
 
@@ -82,6 +82,7 @@ def run(
     client: Client | None = None,
     *,
     retry_failed: bool = False,
+    share: tuple[int, int] | None = None,
     watch: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Compute what a study lacks of a sweep.
@@ -97,6 +98,9 @@ def run(
         The cluster that computes; this process if not given. The cube is the same bit for bit.
     retry_failed : bool
         Whether columns that failed before are tried again.
+    share : (int, int), optional
+        ``(K, N)``: compute the K-th of N shares of the blocks only, beside the runs of the other shares.
+        They need neither a scheduler nor each other.
     watch : callable, optional
         Called with the progress after every task.
 
@@ -134,10 +138,20 @@ def run(
     """
     folder = Path(study if study is not None else sweep.name)
     executor = serial if client is None else on_cluster(client)
-    with prepared(sweep, folder) as held, stopping(folder / STOP) as stop:
+    part = None if share is None else _checked(share)
+    stop_file = folder / (STOP if part is None else f"{STOP}{part.suffix}")
+    with prepared(sweep, folder, part) as held, stopping(stop_file) as stop:
         dashboard = "" if client is None else client.dashboard_link or ""
         run_ = _Run(held, executor, stop, watch or (lambda progress: None), Progress(dashboard=dashboard))
-        return run_(retry_failed)
+        return run_(retry_failed, part)
+
+
+def _checked(share: tuple[int, int]) -> Share:
+    number, count = share
+    if not 1 <= number <= count:
+        reason = f"there are shares 1 to {count}" if count >= 1 else "there is at least one share"
+        raise InputError(Fault("share", f"{number}/{count}", reason, "write K/N with K from 1 to N"))
+    return Share(number, count)
 
 
 @dataclass
@@ -151,12 +165,13 @@ class _Run:
     progress: Progress
     failures: list[Failure] = field(default_factory=list)
 
-    def __call__(self, retry: bool) -> Outcome:
+    def __call__(self, retry: bool, share: Share | None) -> Outcome:
         study, progress = self.study, self.progress
-        pending = list(study.pending(retry))
+        pending = [item for item in study.pending(retry) if share is None or share.owns(item.block)]
         progress.total = sum(item.columns for item in pending)
         versions, machine = provenance.versions(), provenance.machine()
-        study.note("start", columns=progress.total, versions=versions, machine=machine)
+        part = {} if share is None else {"share": f"{share.number}/{share.count}"}
+        study.note("start", columns=progress.total, **part, versions=versions, machine=machine)
         start, ending = time.monotonic(), "interrupted"
         try:
             self.watch(progress)
@@ -187,7 +202,7 @@ class _Run:
             plan=study.plan,
             retry=retry,
             seconds=study.sweep.limits.seconds_per_column,
-            stop=(study.folder / STOP).absolute(),
+            stop=self.stop.path.absolute(),
         )
 
     def _account(self, receipt: Receipt) -> None:

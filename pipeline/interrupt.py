@@ -23,7 +23,7 @@ class Stop:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.asked = False
 
     def ask(self) -> None:
@@ -31,7 +31,7 @@ class Stop:
         self.asked = True
         # Without the file workers finish the tasks they hold, which is slower and no less right.
         with contextlib.suppress(OSError):
-            self._path.touch()
+            self.path.touch()
 
 
 @contextmanager

@@ -52,13 +52,15 @@ class Holder:
 
 
 @contextmanager
-def hold(path: Path) -> Iterator[Holder]:
+def hold(path: Path, patience: float = 0.0) -> Iterator[Holder]:
     """Hold a lock while the body runs.
 
     Parameters
     ----------
     path : Path
         The lock file.
+    patience : float
+        Seconds to wait for a living holder to let go.
 
     Yields
     ------
@@ -77,7 +79,7 @@ def hold(path: Path) -> Iterator[Holder]:
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         identity=uuid.uuid4().hex,
     )
-    _acquire(path, holder)
+    _wait(path, holder, patience)
     over = threading.Event()
     beat = threading.Thread(target=_beat, args=(path, over), name="study-lock", daemon=True)
     beat.start()
@@ -124,6 +126,38 @@ def is_alive(path: Path, holder: Holder) -> bool:
         return _filesystem_now(path) - path.stat().st_mtime < STALE
     except FileNotFoundError:
         return False
+
+
+def living(folder: Path, pattern: str) -> list[tuple[Path, Holder]]:
+    """List the locks of a folder, by a pattern of their names, whose holders live.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    pattern : str
+        As for :meth:`pathlib.Path.glob`.
+
+    Returns
+    -------
+    list of (Path, Holder)
+        Sorted by name.
+    """
+    found = [(path, read(path)) for path in sorted(folder.glob(pattern))]
+    return [(path, holder) for path, holder in found if holder is not None and is_alive(path, holder)]
+
+
+def _wait(path: Path, holder: Holder, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            _acquire(path, holder)
+        except StudyError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _acquire(path: Path, holder: Holder) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from eigensweep.pipeline import cube, lock, provenance
 from eigensweep.pipeline.blocks import Block, Layout, blocks, fresh_layout
 from eigensweep.pipeline.chunks import Chunks
-from eigensweep.pipeline.errors import Fault, InputError, StoppedError
+from eigensweep.pipeline.errors import Fault, InputError, StoppedError, StudyError
 from eigensweep.pipeline.kernel import Failure, Recipe
 from eigensweep.pipeline.schema import DONE, PENDING, Names
 from eigensweep.pipeline.seeds import Value
@@ -26,6 +27,8 @@ from eigensweep.pipeline.tomltext import to_toml
 CUBE, SWEEP, INPUTS = "cube.zarr", "sweep.toml", "inputs"
 LOG, FAILURES, LOCK, STOP = "log.jsonl", "failures.jsonl", "lock", "stop"
 FIGURES, REPORT = "figures", "report.html"
+PATIENCE = 300.0
+"""Seconds that a share waits for another one to lay out the study."""
 OWN = frozenset({CUBE, SWEEP, LOG, FAILURES, LOCK, STOP, INPUTS, FIGURES, REPORT})
 
 
@@ -219,8 +222,32 @@ def load(folder: Path) -> Study:
     return Study(folder, sweep, _plan(sweep, layout), token, attributes)
 
 
+@dataclass(frozen=True)
+class Share:
+    """One of several runs that divide a study's blocks among them, without a scheduler.
+
+    Parameters
+    ----------
+    number, count : int
+        The ``number``-th of ``count`` shares, from 1.
+    """
+
+    number: int
+    count: int
+
+    @property
+    def suffix(self) -> str:
+        """Its mark in the names of its files."""
+        return f".share-{self.number}-of-{self.count}"
+
+    def owns(self, block: Block) -> bool:
+        """Say whether a block is its own: by what the block is, so that all shares agree for ever."""
+        words = repr((block.level, block.point, block.run)).encode()
+        return zlib.crc32(words) % self.count == self.number - 1
+
+
 @contextmanager
-def prepared(sweep: Sweep, folder: Path) -> Iterator[Study]:
+def prepared(sweep: Sweep, folder: Path, share: Share | None = None) -> Iterator[Study]:
     """Hold a study for a run: made if it is not there, grown if the sweep asks for more.
 
     Parameters
@@ -229,6 +256,9 @@ def prepared(sweep: Sweep, folder: Path) -> Iterator[Study]:
         What is asked.
     folder : Path
         The study.
+    share : Share, optional
+        Which part of the work is meant. Shares hold a lock each, and the study's own only while they lay
+        it out: they join each other, and a whole run joins none.
 
     Yields
     ------
@@ -247,8 +277,17 @@ def prepared(sweep: Sweep, folder: Path) -> Iterator[Study]:
     try:
         refuse_foreign(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with lock.hold(folder / LOCK):
-            yield _prepare(sweep, folder)
+        if share is None:
+            with lock.hold(folder / LOCK):
+                _refuse_shares(folder, lambda path: True)
+                yield _prepare(sweep, folder)
+        else:
+            with lock.hold(folder / f"{LOCK}{share.suffix}"):
+                with lock.hold(folder / LOCK, PATIENCE):
+                    suffix = f"-of-{share.count}"
+                    _refuse_shares(folder, lambda path: not path.name.endswith(suffix))
+                    study = _prepare(sweep, folder)
+                yield study
     except OSError as error:
         if error.filename is None and error.strerror is None:
             raise
@@ -257,6 +296,16 @@ def prepared(sweep: Sweep, folder: Path) -> Iterator[Study]:
             f"{where}: {error.strerror or error}; make room or make the folder writable, then run again: "
             "what is done stays done"
         ) from error
+
+
+def _refuse_shares(folder: Path, foreign: Callable[[Path], bool]) -> None:
+    """Refuse to work beside shares that divide the blocks in another way."""
+    for path, holder in lock.living(folder, f"{LOCK}.share-*-of-[0-9]*"):
+        if path.suffix.rpartition("-")[2].isdigit() and foreign(path):
+            share = path.name.removeprefix(f"{LOCK}.share-").replace("-of-", "/")
+            raise StudyError(
+                f"{folder}: share {share} is at work here ({holder.describe()}); wait for it or stop it"
+            )
 
 
 def refuse_foreign(folder: Path) -> None:

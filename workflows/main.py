@@ -43,6 +43,10 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try columns again that failed before.")
     ] = False,
+    share: Annotated[
+        str,
+        typer.Option("--share", metavar="K/N", help="Compute the K-th of N shares, in this process alone."),
+    ] = "",
     quick: Annotated[
         bool, typer.Option("--quick", help="A small part of the grid, as a trial, in the study NAME-quick.")
     ] = False,
@@ -56,7 +60,8 @@ def run(
     """
     from eigensweep.workflows import running
 
-    running.run(sweep, study, cluster, workers, retry_failed, quick, figures, as_json)
+    options = running.Options(cluster, workers, retry_failed, share, quick, figures, as_json)
+    running.run(sweep, study, options)
 
 
 @app.command(epilog="Example: eigensweep plan transition.toml")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eigensweep.pipeline.errors import StoppedError
+from eigensweep.pipeline.errors import Fault, InputError, StoppedError
 from eigensweep.workflows import catalog, console
 from eigensweep.workflows.live import display
 
@@ -21,19 +21,42 @@ SHOWN_FAILURES = 10
 """Failures in the table at the end; the rest is counted."""
 
 
-def run(
-    written: str,
-    study: Path | None,
-    cluster: str,
-    workers: int | None,
-    retry: bool,
-    quick: bool,
-    figures: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class Options:
+    """What a user chose beside the sweep.
+
+    Parameters
+    ----------
+    cluster : str
+        Where it runs.
+    workers : int or None
+        How many local worker processes.
+    retry : bool
+        Whether failed columns are tried again.
+    share : str
+        ``K/N``, or nothing.
+    quick : bool
+        Whether only a trial of the sweep is meant.
+    figures : bool
+        Whether figures are drawn at the end.
+    as_json : bool
+        Whether the outcome is printed as JSON.
+    """
+
+    cluster: str
+    workers: int | None
+    retry: bool
+    share: str
+    quick: bool
+    figures: bool
+    as_json: bool
+
+
+def run(written: str, study: Path | None, options: Options) -> None:
     """Run a sweep, draw its figures and exit with the code that tells how it went."""
+    share = _share(options.share)
     sweep, folder = catalog.resolve(written, study)
-    if quick:
+    if options.quick:
         sweep = replace(catalog.quick(sweep), name=f"{sweep.name}-quick")
         folder = study or Path(sweep.name)
     from eigensweep.pipeline.study import check
@@ -42,17 +65,29 @@ def run(
     check(sweep, folder)
     from eigensweep.pipeline.engine import run as run_sweep
 
+    cluster = "serial" if share else options.cluster
     try:
-        with _client(cluster, workers) as client, display(sweep.name) as watch:
-            outcome = run_sweep(sweep, folder, client, retry_failed=retry, watch=watch)
+        with _client(cluster, options.workers) as client, display(sweep.name) as watch:
+            outcome = run_sweep(sweep, folder, client, retry_failed=options.retry, share=share, watch=watch)
     except KeyboardInterrupt:
         # Told here, since the command-line library would answer it with a code of its own.
         raise StoppedError(
             f"{folder}: interrupted; what is done stays done, the same command goes on"
         ) from None
-    drawn = _draw(folder) if figures else []
-    _report(outcome, drawn, as_json)
+    # A share draws nothing: the others may still be at work.
+    drawn = _draw(folder) if options.figures and not share else []
+    _report(outcome, drawn, options.as_json)
     console.leave(console.SOME_FAILED if outcome.failures else console.DONE)
+
+
+def _share(written: str) -> tuple[int, int] | None:
+    if not written:
+        return None
+    number, slash, count = written.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal()):
+        reason = "it is not of the form K/N"
+        raise InputError(Fault("--share", written, reason, "write one such as 3/16"))
+    return int(number), int(count)
 
 
 @contextmanager
