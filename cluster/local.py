@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from eigensweep.pipeline.errors import StudyError
 from eigensweep.pipeline.provenance import blas
-from eigensweep.pipeline.task import one_thread_for_good
+from eigensweep.pipeline.threads import one_thread_for_good
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -94,8 +94,8 @@ def check_threads(client: Client) -> None:
         many = [f"{pool['library']} {pool['threads']}" for pool in pools if pool["threads"] != 1]
         if many:
             raise StudyError(
-                f"{worker}: its linear algebra runs several threads ({', '.join(many)}) and ignores the limit "
-                "of one; set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 before starting it"
+                f"{worker}: its linear algebra runs several threads ({', '.join(many)}) whatever the limit; "
+                "set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 before starting it"
             )
 
 

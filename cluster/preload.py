@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from eigensweep.pipeline.task import one_thread_for_good
+from eigensweep.pipeline.threads import one_thread_for_good
 
 
 def dask_setup(worker: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,9 +120,10 @@ def create(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
 
     Notes
     -----
-    It is built beside its place and renamed into it, so that it is there whole or not at all.
+    It is built beside its place and renamed into it, so that it is there whole or not at all. What a
+    killed run left of such a build is removed first: whoever lays out holds the study's lock.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         group = zarr.create_group(LocalStore(temporary), attributes=_attributes(plan, attributes))
@@ -274,6 +274,18 @@ def publish(path: Path, plan: Plan, attributes: Mapping[str, Any]) -> None:
     _replace(path / METADATA, document)
 
 
+def sweep_up(path: Path) -> None:
+    """Remove files that killed writers left half written; nobody reads them, and they would add up.
+
+    Parameters
+    ----------
+    path : Path
+        The cube.
+    """
+    for left in path.glob("*/*.partial"):
+        left.unlink(missing_ok=True)
+
+
 def _attributes(plan: Plan, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Add what makes xarray see the coordinates that are no dimension."""
     extra = [v.name for v in plan.variables() if v.coordinate and v.dims != (v.name,)]
@@ -281,6 +293,6 @@ def _attributes(plan: Plan, attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _replace(path: Path, document: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
     temporary.replace(path)

@@ -15,7 +15,8 @@ from eigensweep.pipeline.errors import EigensweepError, Fault, InputError, Study
 from eigensweep.pipeline.executors import Executor, on_cluster, serial
 from eigensweep.pipeline.interrupt import Stop, stopping
 from eigensweep.pipeline.kernel import Failure
-from eigensweep.pipeline.study import FAILURES, STOP, Pending, Share, Study, prepared
+from eigensweep.pipeline.preparation import Share, prepared
+from eigensweep.pipeline.study import FAILURES, STOP, Pending, Study
 from eigensweep.pipeline.sweep import Sweep
 from eigensweep.pipeline.task import Job, Receipt, Task
 

@@ -14,11 +14,11 @@ from eigensweep.pipeline.task import (
     Receipt,
     Task,
     mark,
-    one_thread,
     perform_here,
     perform_isolated,
     perform_on_worker,
 )
+from eigensweep.pipeline.threads import one_thread
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -153,7 +153,7 @@ def resident_bytes(process: int) -> float:
 
 def main() -> None:
     """Serve one column: the question on standard input, the answer on standard output."""
-    from eigensweep.pipeline.task import one_thread_for_good
+    from eigensweep.pipeline.threads import one_thread_for_good
 
     # Whatever a model prints must not mix with the answer.
     output = os.fdopen(os.dup(1), "wb")

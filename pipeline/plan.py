@@ -10,11 +10,12 @@ from pathlib import Path
 
 from eigensweep.pipeline.blocks import LONGEST_RUN, Block, Layout, blocks
 from eigensweep.pipeline.ensemble import Work
+from eigensweep.pipeline.preparation import asked_layout, check
 from eigensweep.pipeline.schema import level_variables
 from eigensweep.pipeline.seeds import Value
-from eigensweep.pipeline.study import Pending, Study, asked_layout, check
+from eigensweep.pipeline.study import Pending, Study
 from eigensweep.pipeline.sweep import Sweep
-from eigensweep.pipeline.task import one_thread
+from eigensweep.pipeline.threads import one_thread
 
 Spot = tuple[str, tuple[tuple[str, Value], ...]]
 """A level and a point of the grid."""

@@ -7,13 +7,11 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from types import FrameType
-
-from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from eigensweep.pipeline.blocks import Block
 from eigensweep.pipeline.chunks import Chunks
@@ -35,6 +33,7 @@ from eigensweep.pipeline.kernel import (
 )
 from eigensweep.pipeline.rankone import Column
 from eigensweep.pipeline.schema import TIMED_OUT
+from eigensweep.pipeline.threads import one_thread_for_good
 
 LOST = 70
 """Exit code of a worker that ends itself because a column has hung."""
@@ -170,22 +169,6 @@ def mark(job: Job, task: Task, status: int, reason: str) -> Receipt:
             _write(job, chunks, item)
         filled.append(item)
     return _receipt(filled)
-
-
-@lru_cache(maxsize=1)
-def one_thread_for_good() -> None:
-    """Put this process's linear algebra on one thread.
-
-    More threads would fight with the other workers', and the last digits of results would depend on their
-    number. A worker's own threads may not do this each for a while: the first to end would undo it for all.
-    """
-    threadpool_limits(limits=1)
-
-
-def one_thread() -> AbstractContextManager[object]:
-    """Put this process's linear algebra on one thread for a while, for the same bits as on a worker."""
-    limit: AbstractContextManager[object] = ThreadpoolController().limit(limits=1)
-    return limit
 
 
 def _write(job: Job, chunks: Chunks, item: Filled) -> None:

@@ -23,7 +23,7 @@ def column(written: str, parameters: Sequence[str], level: str, rho: Sequence[fl
     sweep, folder = catalog.resolve(written)
     chosen = _level(sweep, level)
     point, replicate = _parse(sweep, parameters)
-    from eigensweep.pipeline.task import one_thread
+    from eigensweep.pipeline.threads import one_thread
 
     strengths = sorted(rho) or _some(sweep, point)
     start = time.perf_counter()

@@ -59,7 +59,7 @@ def run(written: str, study: Path | None, options: Options) -> None:
     if options.quick:
         sweep = replace(catalog.quick(sweep), name=f"{sweep.name}-quick")
         folder = study or Path(sweep.name)
-    from eigensweep.pipeline.study import check
+    from eigensweep.pipeline.preparation import check
 
     # What is wrong with the input is told before a cluster is started for it.
     check(sweep, folder)
