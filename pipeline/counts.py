@@ -93,9 +93,7 @@ def count_matrix(tokens: NDArray[np.integer], weights: Array, V: int) -> csr_arr
     held = np.flatnonzero(weights)
     N = tokens.shape[0]
     indices = np.ascontiguousarray(tokens[:, held]).ravel()
-    matrix = csr_array(
-        (np.tile(weights[held], N), indices, np.arange(0, N * held.size + 1, held.size)), shape=(N, V)
-    )
+    matrix = csr_array((np.tile(weights[held], N), indices, np.arange(N + 1) * held.size), shape=(N, V))
     matrix.sum_duplicates()
     return matrix
 
