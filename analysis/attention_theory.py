@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,6 +43,9 @@ class AttentionPoolingPrediction:
     gain: xr.DataArray
     gain_sum: xr.DataArray
     table: xr.DataArray
+
+    levels: ClassVar[tuple[str, ...]] = LEVELS
+    parameters: ClassVar[tuple[str, ...]] = ("d", "delta", "gamma", "gain", "gain_sum", "table")
 
     @classmethod
     def of(cls, cube: xr.Dataset, model: Mapping[str, Any]) -> AttentionPoolingPrediction:

@@ -35,6 +35,14 @@ class BulkLaw(Protocol):
 class Prediction(Protocol):
     """What theory predicts at the points of a cube: every method broadcasts over their dimensions."""
 
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Levels it knows, the one whose threshold is lowest first."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Parameters that `at` takes."""
+
     def at(self, **values: ArrayLike) -> Prediction:
         """Predict at other values of some parameters: a number, or an array that becomes a dimension."""
 
