@@ -25,7 +25,8 @@ def connect(target: str = "local", *, workers: int | None = None) -> Iterator[Cl
     ----------
     target : str
         ``"local"``: processes of this machine, one a core, one linear algebra thread each. An address
-        such as ``tcp://host:8786``, or a scheduler file (``.json``): a scheduler that runs already.
+        such as ``tcp://host:8786``, or a scheduler file (``.json``): a scheduler that runs already. A
+        profile (``.toml``): workers as jobs of a batch system, or the tasks of this allocation.
     workers : int, optional
         How many local processes; as many as this process may use cores if not given.
 
@@ -38,6 +39,8 @@ def connect(target: str = "local", *, workers: int | None = None) -> Iterator[Cl
     ------
     InputError
         If the target is unknown, can't be reached, or takes no number of workers.
+    StudyError
+        If the batch system refuses the jobs or they bring no worker, or if a worker runs other code.
 
     Examples
     --------
@@ -55,10 +58,23 @@ def connect(target: str = "local", *, workers: int | None = None) -> Iterator[Cl
         with local_client(workers) as client:
             yield client
         return
+    profiled = target.endswith(".toml")
     if workers is not None:
-        reason = f"the workers of {target} are not ours to number"
-        raise InputError(Fault("workers", str(workers), reason, "leave it out"))
-    with _existing(target) as client:
+        reason = f"the workers of {target} are not numbered here"
+        remedy = "set jobs and cores in the profile" if profiled else "leave it out"
+        raise InputError(Fault("workers", str(workers), reason, remedy))
+    with _profiled(target) if profiled else _existing(target) as client:
+        yield client
+
+
+@contextmanager
+def _profiled(target: str) -> Iterator[Client]:
+    from eigensweep.cluster.profile import read_profile
+
+    profile = read_profile(target)
+    from eigensweep.cluster.batch import batch_client
+
+    with batch_client(profile) as client:
         yield client
 
 
@@ -71,12 +87,16 @@ def _existing(target: str) -> Iterator[Client]:
         reason, remedy = "there is no such scheduler file", "start the scheduler with --scheduler-file first"
         raise InputError(Fault("cluster", target, reason, remedy))
     if not is_file and not target.startswith(SCHEMES):
-        reason = "it is neither 'local' nor the address or file of a scheduler"
-        raise InputError(Fault("cluster", target, reason, "write local, tcp://host:port or scheduler.json"))
+        reason = "it is neither 'local', nor a profile, nor the address or file of a scheduler"
+        remedy = "write local, profile.toml, tcp://host:port or scheduler.json"
+        raise InputError(Fault("cluster", target, reason, remedy))
     try:
         client = Client(**({"scheduler_file": target} if is_file else {"address": target}), timeout=PATIENCE)
     except (OSError, ValueError) as error:
         reason = f"no scheduler answers there ({type(error).__name__}: {error})"
         raise InputError(Fault("cluster", target, reason, "check the address and that it runs")) from None
     with client:
+        from eigensweep.cluster.handshake import check_workers
+
+        check_workers(client)
         yield client
