@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eigensweep.pipeline.errors import Fault, InputError, nearest
-from eigensweep.workflows import catalog, console
+from eigensweep.workflows import catalog, console, signals
 
 if TYPE_CHECKING:
     from eigensweep.pipeline.seeds import Value
@@ -20,6 +20,8 @@ SHOWN = 9
 
 def column(written: str, parameters: Sequence[str], level: str, rho: Sequence[float], as_json: bool) -> None:
     """Compute one column and print it."""
+    if wrong := signals.faults(rho):
+        raise InputError(wrong)
     sweep, folder = catalog.resolve(written)
     chosen = _level(sweep, level)
     point, replicate = _parse(sweep, parameters)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from eigensweep.pipeline.errors import Fault, InputError, nearest
 from eigensweep.pipeline.table import KINDS
-from eigensweep.workflows import console
+from eigensweep.workflows import console, signals
 
 
 def theory(delta: float, gamma: float, rho: Sequence[float], table: str, gain: float, as_json: bool) -> None:
@@ -56,11 +56,7 @@ def _check(delta: float, gamma: float, rho: Sequence[float], table: str, gain: f
         for name, value in (("delta", delta), ("gamma", gamma), ("gain", gain))
         if not 0.0 < value < float("inf")
     ]
-    faults += [
-        Fault("--rho", f"{value:g}", "it is not a finite number of at least 0", "write one")
-        for value in rho
-        if not 0.0 <= value < float("inf")
-    ]
+    faults += signals.faults(rho)
     if table not in KINDS:
         faults.append(Fault("--table", table, "there is no such table", nearest(table, KINDS)))
     if faults:
