@@ -29,7 +29,7 @@ _FINE = 200
 
 def phase_diagram(
     cube: xr.Dataset,
-    x: str = "delta",
+    x: str | None = None,
     y: str = "rho",
     *,
     level: str | None = None,
@@ -47,8 +47,9 @@ def phase_diagram(
     ----------
     cube : xarray.Dataset
         From `eigensweep.pipeline.open_cube`.
-    x, y : str
-        The axes: ``"rho"`` or a parameter whose values are numbers, such as ``"delta"`` and ``"gamma"``.
+    x, y : str, optional
+        The axes: ``"rho"`` or a parameter whose values are numbers, such as ``"delta"`` and ``"gamma"``. If x
+        is not given, the first ratio that varies.
     level : str, optional
         Which level; the one that depends on most parameters, the sample, if not given.
     quantity : {"overlap", "detection"}
@@ -85,6 +86,7 @@ def phase_diagram(
         If there are more or fewer axes than panels.
     """
     kept = parts.levels_of(cube, level)[-1]
+    x = x if x is not None else _first_ratio(cube, kept, y)
     _check(cube, kept, x, y, quantity, fits)
     shown = list(across) if across is not None else _multiples(cube, kept, (x, y))
     chosen, fixed = parts.choose(cube, select, [name for name in (x, y) if name != "rho"], shown)
@@ -136,6 +138,14 @@ def _check(
         faults.append(Fault("fits", "", reason, "make rho x or y, or leave the fits out"))
     if faults:
         raise InputError(faults)
+
+
+def _first_ratio(cube: xr.Dataset, level: parts.CubeLevel, y: str) -> str:
+    """Name the first parameter that is a ratio and varies; if none does, the first ratio, else the size."""
+    held = [
+        name for name in level.axes[1:] if name in cube.dims and cube[name].dtype.kind == "f" and name != y
+    ]
+    return [*parts.varying(cube, held), *held, level.axes[0]][0]
 
 
 def _multiples(cube: xr.Dataset, level: parts.CubeLevel, taken: Sequence[str]) -> list[str]:

@@ -176,7 +176,7 @@ def test_an_ensemble_without_theory_is_drawn_without_lines(toy):
     values = toy.eigenvalue.sel(n=14, beta=1.0, flavour="sour", top=0).mean("replicate").values
     np.testing.assert_allclose(bars(axes[1].containers[1])[1], values, rtol=1e-13)
     assert len(panels(figures.spectrum(toy))) == 2
-    mesh = panels(figures.phase_diagram(toy, "beta", "rho"))[0].collections[0]
+    mesh = panels(figures.phase_diagram(toy))[0].collections[0]
     assert mesh.get_array().shape == (3, 2)
 
 
@@ -233,6 +233,12 @@ def test_phase_diagram_cells_hold_the_means_between_explicit_edges(cube):
         x = sample.get_xdata()
         np.testing.assert_allclose(sample.get_ydata(), spike.sample_threshold(x, gamma), rtol=1e-14)
         np.testing.assert_allclose(population.get_ydata(), spike.population_threshold(x), rtol=1e-14)
+
+
+def test_phase_diagram_takes_the_first_ratio_that_varies(cube):
+    assert panels(figures.phase_diagram(cube))[0].get_xlabel() == r"$\delta = d/V$"
+    assert panels(figures.phase_diagram(cube.isel(delta=[1])))[0].get_xlabel() == r"$\gamma = d/N$"
+    assert panels(figures.phase_diagram(cube.isel(delta=[1], gamma=[0])))[0].get_xlabel() == r"$\delta = d/V$"
 
 
 def test_phase_diagram_over_both_ratios_has_its_boundary_where_the_threshold_is_rho(cube):
