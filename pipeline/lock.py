@@ -37,6 +37,9 @@ class Holder:
         When it took the lock, in UTC.
     identity : str
         Tells two holders apart whatever their process ids.
+    born : str
+        When its process began, as its machine counts: a later process may have been given the same id.
+        Empty where the system does not tell.
     """
 
     host: str
@@ -44,6 +47,7 @@ class Holder:
     job: str
     started: str
     identity: str
+    born: str = ""
 
     def describe(self) -> str:
         """Name it for a human."""
@@ -78,6 +82,7 @@ def hold(path: Path, patience: float = 0.0) -> Iterator[Holder]:
         job=os.environ.get("SLURM_JOB_ID", ""),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         identity=uuid.uuid4().hex,
+        born=_born(os.getpid()),
     )
     _wait(path, holder, patience)
     over = threading.Event()
@@ -115,13 +120,12 @@ def is_alive(path: Path, holder: Holder) -> bool:
     Returns
     -------
     bool
-        On this machine: whether the process exists. Elsewhere: whether its heartbeat is fresh, by the
-        clock of the filesystem that both write to.
+        On this machine: whether the process exists, the very one. Elsewhere: whether its heartbeat is
+        fresh, by the clock of the filesystem that both write to.
     """
     if holder.host == socket.gethostname() and holder.process > 0:
-        return (
-            Path(f"/proc/{holder.process}").exists() if Path("/proc").is_dir() else _signalled(holder.process)
-        )
+        born = _born(holder.process)
+        return born == holder.born if born and holder.born else _signalled(holder.process)
     try:
         return _filesystem_now(path) - path.stat().st_mtime < STALE
     except FileNotFoundError:
@@ -201,6 +205,19 @@ def _beat(path: Path, over: threading.Event) -> None:
     while not over.wait(HEARTBEAT):
         with suppress(OSError):
             os.utime(path)
+
+
+def _born(process: int) -> str:
+    """Tell when a process of this machine began: the boot, and the ticks since."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    # The second field is the program's name, which may hold anything.
+    fields = text.rpartition(")")[2].split()
+    # A process that has ended stays listed until its parent asks after it, which may never be.
+    return "ended" if fields[0] in "ZX" else f"{boot}:{fields[19]}"
 
 
 def _filesystem_now(path: Path) -> float:
