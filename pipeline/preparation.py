@@ -79,13 +79,14 @@ def prepared(sweep: Sweep, folder: Path, share: Share | None = None) -> Iterator
         if share is None:
             with lock.hold(folder / LOCK):
                 _refuse_shares(folder, lambda path: True)
-                yield _prepare(sweep, folder)
+                yield _prepare(sweep, folder, alone=True)
         else:
             with lock.hold(folder / f"{LOCK}{share.suffix}"):
                 with lock.hold(folder / LOCK, PATIENCE):
                     suffix = f"-of-{share.count}"
                     _refuse_shares(folder, lambda path: not path.name.endswith(suffix))
-                    study = _prepare(sweep, folder)
+                    alone = len(lock.living(folder, f"{LOCK}.share-*{suffix}")) == 1
+                    study = _prepare(sweep, folder, alone)
                 yield study
     except OSError as error:
         if error.filename is None and error.strerror is None:
@@ -172,21 +173,24 @@ def asked_layout(sweep: Sweep) -> Layout:
     return fresh_layout(sweep.axes, sweep.signal, sweep.signal_values, sweep.replicates, sweep.record.top)
 
 
-def _prepare(sweep: Sweep, folder: Path) -> Study:
+def _prepare(sweep: Sweep, folder: Path, alone: bool) -> Study:
     study = check(sweep, folder)
+    if study is not None and alone:
+        # Beside other shares a file that is half written need not be anybody's leftover.
+        cube.sweep_up(folder / CUBE)
     for name, path in sweep.files.items():
         _copy(path, folder / INPUTS / name)
     if study is None:
         plan = cube_plan(sweep, asked_layout(sweep))
         cube.create(folder / CUBE, plan, _attributes(sweep, {}))
     else:
-        cube.sweep_up(folder / CUBE)
         plan = cube_plan(sweep, study.plan.layout.grown(asked_layout(sweep)))
         attributes = _attributes(sweep, study.attributes)
         if plan.layout == study.plan.layout and attributes["sweeps"] == study.attributes["sweeps"]:
+            _keep(folder / SWEEP, to_toml(sweep.to_dict()))
             return replace(study, sweep=sweep, plan=plan)
         cube.publish(folder / CUBE, plan, attributes)
-    (folder / SWEEP).write_text(to_toml(sweep.to_dict()), encoding="utf-8")
+    _keep(folder / SWEEP, to_toml(sweep.to_dict()))
     document, token = cube.read_metadata(folder / CUBE)
     return Study(folder, sweep, plan, token, document["attributes"])
 
@@ -199,6 +203,15 @@ def _attributes(sweep: Sweep, before: Mapping[str, Any]) -> dict[str, Any]:
     entry = own[0] if own else {"digest": sweep.digest, "sweep": sweep.to_dict(), "provenance": stamp}
     kept = {key: value for key, value in before.items() if key not in ("eigensweep_format", "coordinates")}
     return {**kept, "created": before.get("created", provenance.now()), "sweeps": [*seen, entry]}
+
+
+def _keep(path: Path, text: str) -> None:
+    """Have a file hold a text: whole or not at all, and untouched where it does already."""
+    if path.exists() and path.read_text(encoding="utf-8", errors="replace") == text:
+        return
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
 
 
 def _copy(source: Path, target: Path) -> None:
