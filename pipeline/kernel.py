@@ -304,6 +304,10 @@ def fail(target: Filled, replicate: int, error: Exception) -> Failure:
     -------
     Failure
         The same for the list of failures.
+
+    Notes
+    -----
+    A column that is done, and could not be extended to signal values that are new, keeps what it has.
     """
     row = replicate - target.block.first
     if isinstance(error, ColumnFailedError):
@@ -312,9 +316,10 @@ def fail(target: Filled, replicate: int, error: Exception) -> Failure:
         status = OUT_OF_MEMORY if isinstance(error, MemoryError) else FAILED
         reason = f"{type(error).__name__}: {error}"
         log = "".join(traceback.format_exception(error))
-    for role, array in target.arrays.items():
-        target.arrays[role][row] = np.nan if np.issubdtype(array.dtype, np.floating) else 0
-    target.arrays["column_status"][row] = status
+    if target.arrays["column_status"][row] != DONE:
+        for role, array in target.arrays.items():
+            target.arrays[role][row] = np.nan if np.issubdtype(array.dtype, np.floating) else 0
+        target.arrays["column_status"][row] = status
     tail = "\n".join(log.strip().splitlines()[-LOG_TAIL:])
     return Failure(target.block.level, dict(target.block.point), replicate, status, reason, tail)
 
