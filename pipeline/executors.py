@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 WINDOW = 3
 """Tasks in flight for each thread of the cluster: enough that no thread waits, few enough to forget."""
 
+ATTEMPTS = 5
+"""Times that a task whose columns run apart may lose its worker, all of them to others' faults."""
+
 Executor = Callable[[Job, Iterator[Task], Stop], Iterator[Receipt]]
 
 
@@ -88,13 +91,14 @@ class _Flight:
         self._name = f"eigensweep-{time.time_ns():x}"
         self._count = 0
         self._running: Any = as_completed()
-        self._tasks: dict[Future[Receipt], tuple[Task, bool]] = {}
+        self._tasks: dict[Future[Receipt], tuple[Task, int]] = {}
+        """Each with how often its blocks have lost their worker: after the first time columns run apart."""
 
     def perform(self, tasks: Iterator[Task], stop: Stop) -> Iterator[Receipt]:
         self._refill(tasks, stop)
         for future in self._running:
-            task, isolated = self._tasks.pop(future)
-            receipt = self._collect(future, task, isolated)
+            task, losses = self._tasks.pop(future)
+            receipt = self._collect(future, task, losses, stop)
             if receipt is not None:
                 receipt.workers = self._threads()
                 yield receipt
@@ -112,18 +116,19 @@ class _Flight:
             task = next(tasks, None)
             if task is None:
                 return
-            self._submit(task, isolated=False)
+            self._submit(task, losses=0)
 
-    def _submit(self, task: Task, *, isolated: bool) -> None:
-        perform = perform_isolated if isolated else perform_on_worker
+    def _submit(self, task: Task, losses: int) -> None:
+        perform = perform_isolated if losses else perform_on_worker
         # Equal calls would be one to Dask; the number makes each its own.
         key = f"{self._name}-{self._count}"
         self._count += 1
-        future = self._client.submit(perform, self._job, task, key=key, pure=False)
-        self._tasks[future] = (task, isolated)
+        # What lost its worker goes first, lest it wait behind another column that will end one.
+        future = self._client.submit(perform, self._job, task, key=key, pure=False, priority=losses)
+        self._tasks[future] = (task, losses)
         self._running.add(future)
 
-    def _collect(self, future: Future[Receipt], task: Task, isolated: bool) -> Receipt | None:
+    def _collect(self, future: Future[Receipt], task: Task, losses: int, stop: Stop) -> Receipt | None:
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker
@@ -132,9 +137,13 @@ class _Flight:
         try:
             receipt = future.result()
         except KilledWorker as error:
-            if not isolated:
+            if stop.asked:
+                # The workers were told to end as well. What they had in work stays pending.
+                return None
+            # A worker takes down what waits on it as well, so one loss proves little.
+            if losses < ATTEMPTS:
                 for block in task.blocks:
-                    self._submit(Task((block,)), isolated=True)
+                    self._submit(Task((block,)), losses + 1)
                 return None
             return mark(self._job, task, WORKER_LOST, f"its workers were lost again and again: {error}")
         except (CancelledError, FutureCancelledError) as error:
