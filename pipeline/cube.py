@@ -194,7 +194,32 @@ def read_metadata(path: Path) -> tuple[dict[str, Any], str]:
             f"{path}: the cube has format {version} and this eigensweep reads {FORMAT}; "
             "use the version that wrote it"
         )
-    return document, hashlib.sha256(text).hexdigest()[:16]
+    return document, _token(text)
+
+
+def publication(path: Path) -> str:
+    """Name the publication of a cube's metadata that is on disk now.
+
+    Parameters
+    ----------
+    path : Path
+        The cube.
+
+    Returns
+    -------
+    str
+        As :func:`read_metadata` names it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no cube.
+    """
+    return _token((path / METADATA).read_bytes())
+
+
+def _token(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def read_layout(path: Path, document: Mapping[str, Any], axes: Iterable[str], signal: Signal) -> Layout:

@@ -176,7 +176,9 @@ class _Run:
         start, ending = time.monotonic(), "interrupted"
         try:
             self.watch(progress)
-            for receipt in self.executor(self._job(retry), bundle(study, pending), self.stop):
+            for receipt in self.executor(
+                self._job(retry, share is not None), bundle(study, pending), self.stop
+            ):
                 self._account(receipt)
                 progress.seconds = time.monotonic() - start
                 self.watch(progress)
@@ -194,7 +196,7 @@ class _Run:
             raise KeyboardInterrupt
         return Outcome(study.folder, progress, self.failures)
 
-    def _job(self, retry: bool) -> Job:
+    def _job(self, retry: bool, joined: bool) -> Job:
         study = self.study
         return Job(
             recipe=study.recipe,
@@ -204,6 +206,7 @@ class _Run:
             retry=retry,
             seconds=study.sweep.limits.seconds_per_column,
             stop=self.stop.path.absolute(),
+            joined=joined,
         )
 
     def _account(self, receipt: Receipt) -> None:

@@ -15,7 +15,7 @@ from types import FrameType
 
 from eigensweep.pipeline.blocks import Block
 from eigensweep.pipeline.chunks import Chunks
-from eigensweep.pipeline.cube import METADATA, Plan
+from eigensweep.pipeline.cube import Plan, publication
 from eigensweep.pipeline.errors import StoppedError
 from eigensweep.pipeline.isolation import Limits, isolated
 from eigensweep.pipeline.kernel import (
@@ -61,6 +61,8 @@ class Job:
         What a column may take.
     stop : Path
         Once this file is there, no further column is begun.
+    joined : bool
+        Whether other runs, which may have grown the study since, share the work.
     """
 
     recipe: Recipe
@@ -70,11 +72,32 @@ class Job:
     retry: bool
     seconds: float
     stop: Path
+    joined: bool = False
 
     def chunks(self) -> Chunks:
         """Open the cube's arrays."""
+        self.check()
         levels = {level.name: level for level in self.plan.levels}
         return Chunks(self.cube, self.token, self.plan.layout, levels, self.plan.columns)
+
+    def check(self) -> None:
+        """See that the cube is there and still this run's to write.
+
+        Raises
+        ------
+        StoppedError
+            If it has vanished: the store would make its folders anew, and fill a ruin. If it was published
+            again: the run of this task is dead, its successor has grown the study, and a block of the old
+            size would take back what the new one holds.
+        """
+        try:
+            token = publication(self.cube)
+        except FileNotFoundError:
+            raise StoppedError(
+                f"{self.cube}: the cube has vanished; put it back and run again, or start anew"
+            ) from None
+        if token != self.token and not self.joined:
+            raise StoppedError(f"{self.cube}: another run has taken over and grown it; this one ends")
 
 
 @dataclass(frozen=True)
@@ -172,9 +195,7 @@ def mark(job: Job, task: Task, status: int, reason: str) -> Receipt:
 
 
 def _write(job: Job, chunks: Chunks, item: Filled) -> None:
-    # The store would make the folders of a study that was moved or removed anew, and fill a ruin.
-    if not (job.cube / METADATA).exists():
-        raise StoppedError(f"{job.cube}: the cube has vanished; put it back and run again, or start anew")
+    job.check()
     chunks.write(item.block, item.arrays)
 
 
