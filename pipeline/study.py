@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,8 +186,9 @@ def _asked(array: NDArray[Any], block: Block, asked: int) -> NDArray[Any]:
 
 def column_command(folder: Path, failure: Failure) -> str:
     """Write the command that computes one column alone and shows it."""
-    parameters = " ".join(f"{name}={_quoted(value)}" for name, value in failure.point.items())
-    return f"eigensweep column {folder} {parameters} replicate={failure.replicate} --level {failure.level}"
+    parameters = [f"{name}={value}" for name, value in failure.point.items()]
+    words = ["eigensweep", "column", str(folder), *parameters, f"replicate={failure.replicate}"]
+    return shlex.join([*words, "--level", failure.level])
 
 
 def load(folder: Path) -> Study:
@@ -222,10 +225,10 @@ def cube_plan(sweep: Sweep, layout: Layout) -> cube.Plan:
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line, ensure_ascii=False) + "\n")
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    return f"'{text}'" if any(c in text for c in "() ") else text
+    # One write a line, so that the lines of several shares do not mix; a line that a kill tore ends first.
+    text = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+    with path.open("ab+", buffering=0) as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            text = text if file.read(1) == b"\n" else b"\n" + text
+        file.write(text)
