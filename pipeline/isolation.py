@@ -27,6 +27,9 @@ START_UP = 60.0
 POLL = 0.05
 """Seconds between two looks at a column's process."""
 
+PR_SET_PDEATHSIG = 1
+"""From Linux's ``sys/prctl.h``."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -73,7 +76,7 @@ def isolated(recipe: Recipe, request: Request, limits: Limits) -> Column:
     ready, begun = os.pipe()
     with os.fdopen(ready, "rb"), tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "eigensweep.pipeline.isolation", str(begun)],
+            [sys.executable, "-m", "eigensweep.pipeline.isolation", str(begun), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=answer,
             stderr=log,
@@ -151,10 +154,22 @@ def resident_bytes(process: int) -> float:
     return float(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def _die_with(parent: int) -> None:
+    """Have this process killed when its parent ends, however either of them ends, where Linux can do that."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # It may have ended before it could be watched.
+        if os.getppid() != parent:
+            os._exit(1)
+
+
 def main() -> None:
     """Serve one column: the question on standard input, the answer on standard output."""
     from eigensweep.pipeline.threads import one_thread_for_good
 
+    _die_with(int(sys.argv[2]))
     # Whatever a model prints must not mix with the answer.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
