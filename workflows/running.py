@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from eigensweep.pipeline.errors import Fault, InputError, StoppedError
@@ -67,17 +69,34 @@ def run(written: str, study: Path | None, options: Options) -> None:
 
     cluster = "serial" if share else options.cluster
     try:
-        with _client(cluster, options.workers) as client, display(sweep.name) as watch:
-            outcome = run_sweep(sweep, folder, client, retry_failed=options.retry, share=share, watch=watch)
+        with _terminable():
+            with _client(cluster, options.workers) as client, display(sweep.name) as watch:
+                outcome = run_sweep(
+                    sweep, folder, client, retry_failed=options.retry, share=share, watch=watch
+                )
+            # A share draws nothing: the others may still be at work.
+            drawn = _draw(folder) if options.figures and not share else []
     except KeyboardInterrupt:
         # Told here, since the command-line library would answer it with a code of its own.
         raise StoppedError(
             f"{folder}: interrupted; what is done stays done, the same command goes on"
         ) from None
-    # A share draws nothing: the others may still be at work.
-    drawn = _draw(folder) if options.figures and not share else []
     _report(outcome, drawn, options.as_json)
     console.leave(console.SOME_FAILED if outcome.failures else console.DONE)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Have SIGTERM do what Ctrl-C does also while workers start and figures are drawn."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _share(written: str) -> tuple[int, int] | None:
