@@ -113,8 +113,9 @@ class _Stored(BackendArray):
 def _states(group: zarr.Group, metadata: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """Load the states and counts of every level, before anything else is looked at."""
     names = [n for n in metadata if n.startswith(("column_status", "column_rho_count"))]
-    # The count before the status: a column that is seen done has at least the cells that are seen counted.
-    return {name: _whole(group, name) for name in sorted(names)}
+    # The status before the count, the reverse of how they are written: a column that is seen done is seen
+    # with all its cells, and cells that are seen counted are there when the data is read.
+    return {name: _whole(group, name) for name in sorted(names, reverse=True)}
 
 
 def _whole(group: zarr.Group, name: str) -> NDArray[Any]:
