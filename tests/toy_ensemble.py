@@ -3,7 +3,7 @@
 Importable by Dask's worker processes, since ``tests`` is on pytest's ``pythonpath``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_info
@@ -81,11 +81,7 @@ class Wigner:
         )
 
     def options(self):
-        return {
-            "ensemble": self.name,
-            "poison": [f"{flavour}:{parity}" for flavour, parity in self.poison],
-            "three": self.three,
-        }
+        return {"ensemble": self.name, "three": self.three}
 
     @property
     def gain_axes(self):
@@ -132,7 +128,9 @@ class Wigner:
 
 def configure(options, files):
     """Make the ensemble of a ``[model]`` table."""
-    poison = tuple(text.split(":") for text in options.get("poison", ()))
-    return Wigner(
-        tuple((flavour, int(parity)) for flavour, parity in poison), bool(options.get("three", False))
-    )
+    return Wigner(three=bool(options.get("three", False)))
+
+
+def poisoned(sweep, *poison):
+    """Return a sweep some of whose columns raise."""
+    return replace(sweep, ensemble=replace(sweep.ensemble, poison=poison))
