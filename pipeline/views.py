@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from xarray.core import indexing
 from eigensweep.pipeline import cube as cubes
 from eigensweep.pipeline.errors import Fault, InputError, nearest
 from eigensweep.pipeline.rankone import Column
+from eigensweep.pipeline.redraws import directions
 from eigensweep.pipeline.schema import DONE
 from eigensweep.pipeline.seeds import Value
 from eigensweep.pipeline.study import CUBE
@@ -157,7 +159,7 @@ def prefixes(cube: xr.Dataset) -> list[str]:
     return sorted(str(name).removesuffix("mode_value") for name in cube if str(name).endswith("mode_value"))
 
 
-def cube_at(cube: xr.Dataset, rho: ArrayLike, *, top: int | None = None) -> xr.Dataset:
+def cube_at(cube: xr.Dataset, rho: ArrayLike, *, top: int | None = None, redraws: int = 0) -> xr.Dataset:
     """Eigenvalues and overlaps at any rho, exactly, from the stored columns: nothing is sampled.
 
     Parameters
@@ -168,6 +170,10 @@ def cube_at(cube: xr.Dataset, rho: ArrayLike, *, top: int | None = None) -> xr.D
         Signal strengths, non-negative.
     top : int, optional
         Leading eigenpairs; as many as the cube keeps if not given.
+    redraws : int
+        More directions u for each column, drawn from a stream of its own: eigenvalues and overlaps are then
+        averages over the sampled u and these, of smaller variance. 8 is a good number, for an ensemble
+        whose u is uniform and independent of its noise, as attention pooling's is.
 
     Returns
     -------
@@ -178,15 +184,26 @@ def cube_at(cube: xr.Dataset, rho: ArrayLike, *, top: int | None = None) -> xr.D
     Raises
     ------
     InputError
-        If the cube keeps no columns, or a rho is negative or not finite.
+        If the cube keeps no columns, a rho is negative or not finite, or redraws are asked of a cube
+        without its seed or its replicates' numbers.
     """
     strengths = _checked(rho)
     kept = int(cube.sizes.get("top", 1)) if top is None else top
+    seed = _redraw_seed(cube) if redraws else 0
     result = {}
     for prefix in _with_columns(cube):
 
-        def pairs(*parts: Any) -> Any:
-            return _each(parts, lambda column: column.eigenpairs(strengths, kept), (strengths.size, kept), 2)
+        def pairs(*parts: Any, level: str = prefix.rstrip("_") or "sample") -> Any:
+            def one(column: Column, replicate: int) -> tuple[Array, Array]:
+                drawn = directions(seed, level, column.dimension, replicate, redraws) if redraws else ()
+                each = [column, *(replace(column, signal=u) for u in drawn)]
+                found = [item.eigenpairs(strengths, kept) for item in each]
+                values, overlaps = (
+                    np.add.reduce(part, axis=0) / len(each) for part in zip(*found, strict=True)
+                )
+                return values, overlaps
+
+            return _each(parts, one, (strengths.size, kept), 2)
 
         value, overlap = _over_columns(
             cube, prefix, pairs, [["rho", "top"]] * 2, {"rho": strengths.size, "top": kept}
@@ -225,7 +242,7 @@ def spectrum_at(cube: xr.Dataset, rho: ArrayLike) -> xr.Dataset:
 
         def values(*parts: Any, modes: int = modes) -> Any:
             return _each(
-                parts, lambda column: column.eigenpairs(strengths, modes), (strengths.size, modes), 1
+                parts, lambda column, _: column.eigenpairs(strengths, modes), (strengths.size, modes), 1
             )
 
         (value,) = _over_columns(
@@ -327,6 +344,15 @@ def _checked(rho: ArrayLike) -> Array:
     return values
 
 
+def _redraw_seed(cube: xr.Dataset) -> int:
+    sweeps = cube.attrs.get("sweeps")
+    if sweeps and "replicate" in cube.coords:
+        return int(sweeps[-1]["sweep"]["seed"])
+    reason = "redraws need the study's seed and the numbers of its replicates"
+    remedy = "keep the attributes and the coordinate replicate that open_cube gives, or leave redraws out"
+    raise InputError(Fault("cube", "", reason, remedy))
+
+
 def _with_columns(cube: xr.Dataset) -> list[str]:
     found = prefixes(cube)
     if not found:
@@ -351,7 +377,8 @@ def _over_columns(
         function,
         *modes,
         cube[f"{prefix}signal_amplitude"],
-        input_core_dims=[["mode"]] * 3 + [[]],
+        cube["replicate"] if "replicate" in cube.coords else 0,
+        input_core_dims=[["mode"]] * 3 + [[], []],
         output_core_dims=core,
         exclude_dims={"mode"},
         dask="parallelized",
@@ -362,9 +389,10 @@ def _over_columns(
 
 
 def _each(parts: Sequence[Array], function: Any, shape: tuple[int, int], keep: int) -> Any:
-    """Apply a function of a column to every column of some stacked arrays."""
-    value, signal, noise, amplitude = (np.asarray(part) for part in parts)
+    """Apply a function of a column and its replicate to every column of some stacked arrays."""
+    value, signal, noise, amplitude, replicate = (np.asarray(part) for part in parts)
     lead = amplitude.shape
+    replicates = np.broadcast_to(replicate, lead).ravel()
     results = [np.full((amplitude.size, *shape), np.nan) for _ in range(keep)]
     flat = [part.reshape(-1, value.shape[-1]) for part in (value, signal, noise)]
     for row, a in enumerate(amplitude.ravel()):
@@ -372,7 +400,7 @@ def _each(parts: Sequence[Array], function: Any, shape: tuple[int, int], keep: i
         if np.isfinite(a) and size:
             modes = [np.ascontiguousarray(part[row, :size]) for part in flat]
             column = Column(modes[0], modes[1], modes[2], float(a))
-            for result, found in zip(results, function(column), strict=False):
+            for result, found in zip(results, function(column, int(replicates[row])), strict=False):
                 result[row] = found
     stacked = tuple(result.reshape(*lead, *shape) for result in results)
     return stacked if keep > 1 else stacked[0]
