@@ -16,6 +16,7 @@ from eigensweep.pipeline.executors import Executor, on_cluster, serial
 from eigensweep.pipeline.interrupt import Stop, stopping
 from eigensweep.pipeline.kernel import Failure
 from eigensweep.pipeline.preparation import Share, prepared
+from eigensweep.pipeline.schema import FAILED
 from eigensweep.pipeline.study import FAILURES, STOP, Pending, Study
 from eigensweep.pipeline.sweep import Sweep
 from eigensweep.pipeline.task import Job, Receipt, Task
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 BUNDLE_SECONDS = 1.0
 """Small blocks are bundled into tasks of about this length, so that scheduling costs next to nothing."""
+EXTENSION = 0.9
+"""Share of a column's work that is spared where its spectral column is stored."""
 SYSTEMATIC = 20
 """If this many columns have failed alike and none has succeeded, all will."""
 
@@ -70,11 +73,14 @@ class Outcome:
         The final counts.
     failures : list of Failure
         Columns that failed in this run.
+    failed_before : int
+        Columns of the sweep that failed in earlier runs and were not tried again.
     """
 
     study: Path
     progress: Progress
     failures: list[Failure] = field(default_factory=list)
+    failed_before: int = 0
 
 
 def run(
@@ -168,17 +174,16 @@ class _Run:
 
     def __call__(self, retry: bool, share: Share | None) -> Outcome:
         study, progress = self.study, self.progress
-        pending = [item for item in study.pending(retry) if share is None or share.owns(item.block)]
-        progress.total = sum(item.columns for item in pending)
+        # Listed twice, counted and then served: a list of 10^5 blocks would stay in memory to the end.
+        progress.total = sum(item.columns for item in self._pending(retry, share))
         versions, machine = provenance.versions(), provenance.machine()
         part = {} if share is None else {"share": f"{share.number}/{share.count}"}
         study.note("start", columns=progress.total, **part, versions=versions, machine=machine)
         start, ending = time.monotonic(), "interrupted"
         try:
             self.watch(progress)
-            for receipt in self.executor(
-                self._job(retry, share is not None), bundle(study, pending), self.stop
-            ):
+            job, tasks = self._job(retry, share is not None), bundle(study, self._pending(retry, share))
+            for receipt in self.executor(job, tasks, self.stop):
                 self._account(receipt)
                 progress.seconds = time.monotonic() - start
                 self.watch(progress)
@@ -194,7 +199,11 @@ class _Run:
             self._note_end(ending)
         if self.stop.asked:
             raise KeyboardInterrupt
-        return Outcome(study.folder, progress, self.failures)
+        failed = sum(int(counts[FAILED:].sum()) for counts in study.tally().values())
+        return Outcome(study.folder, progress, self.failures, max(0, failed - len(self.failures)))
+
+    def _pending(self, retry: bool, share: Share | None) -> Iterator[Pending]:
+        return (item for item in self.study.pending(retry) if share is None or share.owns(item.block))
 
     def _job(self, retry: bool, joined: bool) -> Job:
         study = self.study
@@ -218,13 +227,15 @@ class _Run:
         for failure in receipt.failures:
             self.study.note_failure(failure)
             self.failures.append(failure)
-        kinds = {failure.reason.partition(":")[0] for failure in self.failures}
-        if progress.done == 0 and len(self.failures) >= SYSTEMATIC and len(kinds) == 1:
+        if progress.done == 0 and len(self.failures) >= SYSTEMATIC and self._all_alike():
             raise StudyError(
                 f"{self.study.folder}: the first {len(self.failures)} columns all failed alike "
                 f"({self.failures[0].reason}); see {self.study.folder / FAILURES}, mend it, and run with "
                 "--retry-failed"
             )
+
+    def _all_alike(self) -> bool:
+        return len({failure.reason.partition(":")[0] for failure in self.failures}) == 1
 
     def _note_end(self, ending: str) -> None:
         progress = self.progress
@@ -258,7 +269,9 @@ def bundle(study: Study, pending: Iterable[Pending]) -> Iterator[Task]:
     load = 0.0
     for item in pending:
         block = item.block
-        load += study.plan.ensemble.work(block.level, dict(block.point)).seconds * item.columns
+        # A column that is only extended, from what is stored, costs next to nothing.
+        columns = item.columns - EXTENSION * item.extended
+        load += study.plan.ensemble.work(block.level, dict(block.point)).seconds * columns
         held.append((block, item.stored))
         if load >= BUNDLE_SECONDS:
             yield Task(tuple(held))

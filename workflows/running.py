@@ -82,7 +82,8 @@ def run(written: str, study: Path | None, options: Options) -> None:
             f"{folder}: interrupted; what is done stays done, the same command goes on"
         ) from None
     _report(outcome, drawn, options.as_json)
-    console.leave(console.SOME_FAILED if outcome.failures else console.DONE)
+    failed = outcome.failures or outcome.failed_before
+    console.leave(console.SOME_FAILED if failed else console.DONE)
 
 
 @contextmanager
@@ -131,10 +132,16 @@ def _report(outcome: Outcome, drawn: list[Path], as_json: bool) -> None:
     if as_json:
         failures = [asdict(failure) for failure in outcome.failures]
         told = {"study": outcome.study, **asdict(progress), "failures": failures, "figures": drawn}
+        told["failed_before"] = outcome.failed_before
         console.print_json(told)
         return
     if progress.total == 0:
-        print(f"{outcome.study}: nothing to compute, the study holds all that the sweep asks for")
+        held = (
+            "but what failed before"
+            if outcome.failed_before
+            else "the study holds all that the sweep asks for"
+        )
+        print(f"{outcome.study}: nothing to compute, {held}")
     else:
         print(f"{outcome.study}: {progress.done} columns in {console.duration(progress.seconds)}")
     for path in drawn:
@@ -142,6 +149,10 @@ def _report(outcome: Outcome, drawn: list[Path], as_json: bool) -> None:
     print(f"  open_cube({str(outcome.study)!r}) in Python, or: eigensweep status {outcome.study}")
     if outcome.failures:
         _print_failures(outcome)
+    if outcome.failed_before:
+        print(
+            f"  {outcome.failed_before} columns failed in earlier runs; run with --retry-failed to try again"
+        )
 
 
 def _print_failures(outcome: Outcome) -> None:
