@@ -208,6 +208,5 @@ def _empty(queue: Queue, watch: Watch, tell: Callable[[str], None]) -> None:
 
 
 def _tell_of_leftovers(profile: Profile, tell: Callable[[str], None]) -> None:
-    for ledger in bury(profile.log_directory, cancel_leftovers):
-        if jobs := ledger.jobs():
-            tell(f"a run that was killed left jobs behind, cancelled now: {', '.join(jobs)}")
+    if jobs := bury(profile.log_directory, cancel_leftovers):
+        tell(f"a run that was killed left jobs behind, cancelled now: {', '.join(jobs)}")

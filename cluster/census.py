@@ -34,8 +34,13 @@ class Tally(SchedulerPlugin):
             self.fed = True
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
-        """See a worker come."""
-        self.fed = False
+        """See a worker come.
+
+        Whoever submits tasks hears of it when the next one is done. If there were no more tasks than workers
+        before, there was nothing left to submit then either.
+        """
+        before = len(scheduler.workers) - 1
+        self.fed = self.fed and _unfinished(scheduler) <= before
         self._nudge()
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: Any) -> None:
@@ -47,9 +52,13 @@ async def census(scheduler: Scheduler, tally: Tally) -> Census:
     """Count workers and tasks."""
     return Census(
         workers={str(state.name): bool(state.processing) for state in scheduler.workers.values()},
-        unfinished=sum(task.state not in DONE for task in scheduler.tasks.values()),
+        unfinished=_unfinished(scheduler),
         fed=tally.fed,
     )
+
+
+def _unfinished(scheduler: Scheduler) -> int:
+    return sum(task.state not in DONE for task in scheduler.tasks.values())
 
 
 async def forget(scheduler: Scheduler, names: list[str]) -> None:

@@ -108,7 +108,7 @@ def opened(parent: Path, kind: str) -> Iterator[Ledger]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def bury(parent: Path, cancel: Callable[[str, Ledger, list[str]], None]) -> list[Ledger]:
+def bury(parent: Path, cancel: Callable[[str, Ledger, list[str]], None]) -> list[str]:
     """Cancel the jobs of runs that were killed, and remove their folders.
 
     Parameters
@@ -120,19 +120,20 @@ def bury(parent: Path, cancel: Callable[[str, Ledger, list[str]], None]) -> list
 
     Returns
     -------
-    list of Ledger
-        Those that were found dead.
+    list of str
+        The jobs that were cancelled; some may have ended long before.
     """
-    dead = []
+    cancelled: list[str] = []
     for folder in sorted(parent.glob(f"{PREFIX}*")):
         kind = _dead_kind(folder)
         if kind is None:
             continue
         ledger = Ledger(folder)
-        cancel(kind, ledger, ledger.jobs())
+        jobs = ledger.jobs()
+        cancel(kind, ledger, jobs)
         shutil.rmtree(folder, ignore_errors=True)
-        dead.append(ledger)
-    return dead
+        cancelled += jobs
+    return cancelled
 
 
 def _dead_kind(folder: Path) -> str | None:

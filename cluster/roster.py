@@ -169,8 +169,11 @@ class Roster:
 
     def _guess(self, now: float) -> dict[str, Found]:
         """States where the queue does not tell: a job lives until its workers have been away for long."""
-        lost = [job for job in self.jobs.values() if job.seen and now - job.seen > VANISHED]
-        return {job.id: GONE if job in lost else job.found for job in self.jobs.values()}
+        states = {}
+        for job in self.jobs.values():
+            lost = job.seen and now - job.seen > VANISHED
+            states[job.id] = GONE if lost else Found("RUNNING" if job.seen else "PENDING", "")
+        return states
 
     def _follow(self, job: WorkerJob, found: Found, now: float, census: Census) -> None:
         if found is GONE and now - job.born < 10.0:

@@ -11,16 +11,22 @@ from eigensweep.pipeline import attention_pooling
 from eigensweep.pipeline.attention_pooling import AttentionPooling
 from eigensweep.pipeline.ensemble import Work
 
+LAST = (20, 1.0, "causal", 1)
+"""The last column of the sweep of the SLURM tests: d, gamma, pooling, replicate."""
 SECONDS = "EIGENSWEEP_TEST_SECONDS"
 """Environment variable: seconds that a column sleeps, for sweeps that the command line reads."""
 
 
 @dataclass(frozen=True)
 class SlowPooling(AttentionPooling):
-    """The same numbers, ``slow`` seconds later a column; replicate ``hoarder`` eats memory."""
+    """The same numbers, ``slow`` seconds later a column.
+
+    The very last column takes ``dawdler`` seconds more, and eats memory if ``hoarder``.
+    """
 
     slow: float = 0.0
-    hoarder: int = -1
+    dawdler: float = 0.0
+    hoarder: bool = False
 
     def work(self, level, point):
         # Every block is a task of its own.
@@ -28,9 +34,11 @@ class SlowPooling(AttentionPooling):
 
     def column(self, level, point, seed, replicate):
         time.sleep(self.slow)
-        if level == "sample" and replicate == self.hoarder:
+        last = (point["d"], point.get("gamma"), point["pooling"], replicate) == LAST
+        if last and level == "sample":
+            time.sleep(self.dawdler)
             hoard = []
-            while True:
+            while self.hoarder:
                 hoard.append(bytearray(os.urandom(1 << 20)) * 32)
                 time.sleep(0.02)
         return super().column(level, point, seed, replicate)

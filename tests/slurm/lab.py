@@ -59,18 +59,17 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 # Stands for the accounting limits of a site, which would take a database: the folder's file "limit" holds how
-# many jobs a user may have in the queue.
+# many more jobs are accepted. (The plugin's own list of jobs is a second old.)
 SUBMIT_LIMIT = """\
 function slurm_job_submit(job, partitions, user)
    local file = io.open("{folder}/limit", "r")
    if file == nil then return slurm.SUCCESS end
-   local limit = tonumber(file:read("*l"))
+   local left = tonumber(file:read("*l"))
    file:close()
-   local count = 0
-   for id, other in pairs(slurm.jobs) do
-      if other.job_state == 0 or other.job_state == 1 then count = count + 1 end
-   end
-   if count >= limit then return 2050 end      -- ESLURM_ACCOUNTING_POLICY
+   if left <= 0 then return 2050 end           -- ESLURM_ACCOUNTING_POLICY
+   file = io.open("{folder}/limit", "w")
+   file:write(left - 1)
+   file:close()
    return slurm.SUCCESS
 end
 
@@ -95,6 +94,7 @@ class Lab:
         self.folder = Path(folder).resolve()
         self.env = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
         self.env["PATH"] += ":/usr/sbin:/sbin"
+        self._silent = set()
 
     def up(self):
         """Install, configure and start it, and wait until its nodes are idle."""
@@ -171,17 +171,21 @@ class Lab:
         """Start a node's daemon."""
         self.call("slurmd", "-f", self.env["SLURM_CONF"], "-N", node)
 
-    def kill_node(self, node):
-        """Kill a node's daemon and, as a loss of power would, all that runs on it."""
+    def silence_node(self, node):
+        """Kill a node's daemon and stop all that runs on it: no connection is closed, nothing answers."""
         self._kill(self.folder / f"slurmd-{node}.pid", 9)
         for step in self._steps(node):
             for process in _descendants(step):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, 9)
+                self._silent.add(process)
+                os.kill(process, 19)
 
     def heal(self):
         """Bring every node and limit back, and wait until no job is left."""
         (self.folder / "limit").unlink(missing_ok=True)
+        for process in self._silent:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, 9)
+        self._silent.clear()
         for node in (f"n{number}" for number in range(1, NODES + 1)):
             if not _lives(self.folder / f"slurmd-{node}.pid", self.folder):
                 self.start_node(node)
