@@ -26,7 +26,10 @@ StudyOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ClusterOption = Annotated[
-    str, typer.Option("--cluster", metavar="WHERE", help="local, serial, tcp://host:port or scheduler.json.")
+    str,
+    typer.Option(
+        "--cluster", metavar="WHERE", help="local, serial, profile.toml, tcp://host:port or scheduler.json."
+    ),
 ]
 WorkersOption = Annotated[
     Optional[int],  # noqa: UP045
@@ -68,13 +71,32 @@ def run(
 def plan(
     sweep: SweepArgument,
     study: StudyOption = None,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            "--cluster", metavar="PROFILE", help="Check a profile against it; print its job script."
+        ),
+    ] = "",
     trial: Annotated[bool, typer.Option(help="Time a column of each size to project core-hours.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a sweep will cost: columns, blocks, memory, disk, files and core-hours."""
     from eigensweep.workflows import planning
 
-    planning.plan(sweep, study, trial, as_json)
+    planning.plan(sweep, study, cluster, trial, as_json)
+
+
+@app.command(epilog="Example: eigensweep submit transition.toml --cluster slurm.toml")
+def submit(
+    sweep: SweepArgument,
+    cluster: Annotated[str, typer.Option("--cluster", metavar="PROFILE", help="A profile for SLURM.")],
+    study: StudyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a run to SLURM: the driver is a job too, and goes on in another when its walltime ends."""
+    from eigensweep.workflows import submitting
+
+    submitting.submit(sweep, study, cluster, as_json)
 
 
 @app.command(epilog="Example: eigensweep status quickstart")
