@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import signal
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +23,15 @@ from eigensweep.cluster.queues import OtherQueue, Queue, SlurmQueue, cancel_left
 from eigensweep.cluster.roster import Roster
 from eigensweep.cluster.watch import Watch
 from eigensweep.pipeline.errors import EigensweepError, Fault, InputError, StudyError
+from eigensweep.pipeline.provenance import now
+from eigensweep.pipeline.study import CUBE
 
 if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.spec import SpecCluster
 
+JOBS = "jobs.json"
+"""File of a study that tells of the jobs of the run at work on it."""
 EMPTY = 60.0
 """Seconds to wait at the end until the queue holds no job of the run."""
 
@@ -36,7 +42,9 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def batch_client(profile: Profile, tell: Callable[[str], None] = say) -> Iterator[Client]:
+def batch_client(
+    profile: Profile, tell: Callable[[str], None] = say, study: Path | None = None
+) -> Iterator[Client]:
     """Start a scheduler here and workers as jobs, and watch over them.
 
     Parameters
@@ -45,6 +53,8 @@ def batch_client(profile: Profile, tell: Callable[[str], None] = say) -> Iterato
         The cluster.
     tell : callable
         Called with what the user should know: jobs that wait, are lost or never work.
+    study : Path, optional
+        A study, whose file ``jobs.json`` then tells of the jobs, from wherever it is read.
 
     Yields
     ------
@@ -64,7 +74,8 @@ def batch_client(profile: Profile, tell: Callable[[str], None] = say) -> Iterato
         security, credentials = hand_over(ledger.folder)
         with _scheduler(profile, security) as cluster:
             queue = _queue(profile, cluster.scheduler_address, ledger, credentials)
-            with _watched(cluster, queue, profile, ledger, tell) as (watch, client):
+            keep = _recorder(study, profile)
+            with _watched(cluster, queue, profile, ledger, tell, keep) as (watch, client):
                 watch.start()
                 ids = ", ".join(job.id for job in watch.roster.jobs.values())
                 tell(f"worker jobs {ids or '(none yet)'}; logs in {profile.log_directory}")
@@ -134,7 +145,12 @@ def _scheduler(profile: Profile, security: Any) -> Iterator[SpecCluster]:
 
 @contextmanager
 def _watched(
-    cluster: SpecCluster, queue: Queue, profile: Profile, ledger: Ledger, tell: Callable[[str], None]
+    cluster: SpecCluster,
+    queue: Queue,
+    profile: Profile,
+    ledger: Ledger,
+    tell: Callable[[str], None],
+    keep: Callable[[Roster], None],
 ) -> Iterator[tuple[Watch, Client]]:
     """Keep watch while the body runs, and leave an empty queue."""
     from distributed import Client
@@ -155,6 +171,7 @@ def _watched(
 
         def check() -> None:
             ledger.beat()
+            keep(roster)
             if told := handshake.refusals(ledger.folder):
                 raise StudyError(f"a worker differs from the driver: {told[0]}; let both run the same")
 
@@ -176,6 +193,24 @@ def _watched(
         finally:
             watch.stop()
             _empty(queue, watch, tell)
+            roster.jobs.clear()
+            keep(roster)
+
+
+def _recorder(study: Path | None, profile: Profile) -> Callable[[Roster], None]:
+    """Make what writes the jobs down in a study."""
+
+    def keep(roster: Roster) -> None:
+        # The study is made by the run, after the first worker has come.
+        if study is None or not (study / CUBE).is_dir():
+            return
+        text = json.dumps({"time": now(), "logs": str(profile.log_directory), **roster.describe()})
+        with contextlib.suppress(OSError):
+            temporary = study / f".{JOBS}"
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(study / JOBS)
+
+    return keep
 
 
 def _abandon(client: Client) -> None:

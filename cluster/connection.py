@@ -18,7 +18,9 @@ PATIENCE = 30.0
 
 
 @contextmanager
-def connect(target: str = "local", *, workers: int | None = None) -> Iterator[Client]:
+def connect(
+    target: str = "local", *, workers: int | None = None, study: str | Path | None = None
+) -> Iterator[Client]:
     """Connect to a cluster, and start it first where it is this machine.
 
     Parameters
@@ -29,6 +31,8 @@ def connect(target: str = "local", *, workers: int | None = None) -> Iterator[Cl
         profile (``.toml``): workers as jobs of a batch system, or the tasks of this allocation.
     workers : int, optional
         How many local processes; as many as this process may use cores if not given.
+    study : str or Path, optional
+        The study that will be run, where worker jobs are then written down for ``eigensweep status``.
 
     Yields
     ------
@@ -63,18 +67,18 @@ def connect(target: str = "local", *, workers: int | None = None) -> Iterator[Cl
         reason = f"the workers of {target} are not numbered here"
         remedy = "set jobs and cores in the profile" if profiled else "leave it out"
         raise InputError(Fault("workers", str(workers), reason, remedy))
-    with _profiled(target) if profiled else _existing(target) as client:
+    with _profiled(target, study) if profiled else _existing(target) as client:
         yield client
 
 
 @contextmanager
-def _profiled(target: str) -> Iterator[Client]:
+def _profiled(target: str, study: str | Path | None) -> Iterator[Client]:
     from eigensweep.cluster.profile import read_profile
 
     profile = read_profile(target)
     from eigensweep.cluster.batch import batch_client
 
-    with batch_client(profile) as client:
+    with batch_client(profile, study=None if study is None else Path(study)) as client:
         yield client
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from eigensweep.cluster.jobqueue import RefusedError, job_number
 from eigensweep.cluster.queues import Queue
@@ -20,9 +21,13 @@ SILENT = 600.0
 STILLBORN = 3
 """Jobs in a row that may end before a worker came, before the first worker of the run; later twice that."""
 DRY = 4.0
-"""Seconds for which there were fewer tasks than threads before jobs are released."""
+"""Seconds for which there were no more tasks than workers before jobs are released."""
 VANISHED = 90.0
 """Seconds without a worker after which a job counts as lost where the queue can't be asked."""
+BRISK, CALM = 1.0, 15.0
+"""Seconds between two looks, while jobs come and go and while nothing changes."""
+YOUNG = 60.0
+"""Seconds for which a job is expected to start, or to fail."""
 PAUSE, LONGEST_PAUSE = 5.0, 300.0
 """Seconds to wait after a refusal that may pass, doubled each time."""
 
@@ -128,10 +133,23 @@ class Roster:
         self._dry_since: float | None = None
         self._told: set[str] = set()
 
-    @property
-    def unsettled(self) -> bool:
-        """Whether jobs are on their way, so that looking again soon is worth it."""
-        return any(not job.seen and not job.found.waiting for job in self.jobs.values())
+    def next_look(self, now: float) -> float:
+        """Seconds until looking again is worth it."""
+        jobs = self.jobs.values()
+        young = any(now - job.born < YOUNG or job.released for job in jobs)
+        if young or any(not job.seen and not job.found.waiting for job in jobs):
+            return BRISK
+        if len(jobs) < self._wanted and self._dry_since is None:
+            return min(CALM, max(BRISK, self._not_before - now))
+        return CALM
+
+    def describe(self) -> dict[str, Any]:
+        """Describe what is there and what happened, as JSON values."""
+        jobs = [
+            {"id": job.id, "state": job.found.state, "reason": job.found.reason, "works": bool(job.seen)}
+            for job in self.jobs.values()
+        ]
+        return {"jobs": jobs, **asdict(self.counts)}
 
     def step(self, now: float, census: Census) -> None:
         """Look once: bury what ended, and submit or release what is lacking or too much.
@@ -243,7 +261,8 @@ class Roster:
 
     def _target(self, now: float, census: Census, alive: int) -> int:
         """How many jobs the work that is left deserves."""
-        if not (census.fed and census.unfinished < len(census.workers)):
+        # Whoever submits tasks keeps more in flight than there are workers, as long as there are more.
+        if not census.fed or census.unfinished > len(census.workers):
             self._dry_since = None
             return self._wanted
         self._dry_since = now if self._dry_since is None else self._dry_since

@@ -6,11 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from eigensweep.cluster.roster import Census, Roster
+from eigensweep.cluster.roster import BRISK, Census, Roster
 from eigensweep.pipeline.errors import StudyError
-
-BRISK, CALM = 1.0, 15.0
-"""Seconds between two looks, while jobs come and go and while nothing changes."""
 
 
 class Watch:
@@ -79,25 +76,22 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            self._nudged.wait(BRISK if self.roster.unsettled or self._recent() else CALM)
+            self._nudged.wait(BRISK if self.error else self.roster.next_look(time.monotonic()))
             self._nudged.clear()
             if self._over.wait(0.2):
                 return
+            if self.error is None:
+                self._look()
             if self.error is not None:
+                # Again and again: work may have been submitted in the meantime.
                 self._abort()
-                continue
-            try:
-                self._check()
-                self.roster.step(time.monotonic(), self._census())
-            except StudyError as error:
-                self.error = error
-            except Exception as error:
-                # Unwatched jobs would be worse than none.
-                self.error = StudyError(f"watching over the worker jobs failed: {error!r}")
 
-    def _recent(self) -> bool:
-        """Whether the run is so young, or so near its end, that jobs are expected to come and go."""
-        now = time.monotonic()
-        return any(now - job.born < 60.0 for job in self.roster.jobs.values()) or any(
-            job.released for job in self.roster.jobs.values()
-        )
+    def _look(self) -> None:
+        try:
+            self._check()
+            self.roster.step(time.monotonic(), self._census())
+        except StudyError as error:
+            self.error = error
+        except Exception as error:
+            # Unwatched jobs would be worse than none.
+            self.error = StudyError(f"watching over the worker jobs failed: {error!r}")

@@ -229,9 +229,22 @@ def test_waiting_jobs_first_then_idle_ones_are_released_and_none_replaced(desk):
     assert one.queue.cancelled == []
     one.step(roster.DRY + 1)
     assert one.queue.cancelled == ["103", "101"]
-    one.step()
-    assert one.live() == ["102"]
+    del one.workers[f"{TOKEN}-1-r0"]
+    for _ in range(10):
+        one.step()
+        assert one.live() == ["102"]
     assert not [line for line in one.told if "lost" in line]
+
+
+def test_a_job_that_is_lost_at_the_end_is_replaced_too(desk):
+    one = desk()
+    one.run_all()
+    one.step()
+    one.fed, one.unfinished = True, 2
+    one.step(roster.DRY + 1)
+    one.end("101")
+    one.step()
+    assert one.live() == ["102", "103"]
 
 
 def test_nothing_is_released_while_tasks_are_held_back(desk):
