@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -68,6 +69,10 @@ def batch_client(
     StudyError
         If the batch system refuses the jobs, they never bring a worker, or a worker differs.
     """
+    if profile.kind == "srun":
+        from eigensweep.cluster.srun import check_allocation
+
+        check_allocation(os.environ)
     _tell_of_leftovers(profile, tell)
     with terminable(), opened(profile.log_directory, profile.kind) as ledger:
         handshake.write_expected(ledger.folder)

@@ -1,5 +1,6 @@
 """Job scripts, as text: what a batch system would be given."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -9,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from eigensweep.cluster import jobqueue, slurm
+from eigensweep.cluster import connect, jobqueue, slurm
 from eigensweep.cluster.credentials import Credentials
 from eigensweep.cluster.ledger import Ledger
 from eigensweep.cluster.profile import profile_from
+from eigensweep.pipeline.errors import InputError
+from eigensweep.pipeline.plan import Plan, Size
+from eigensweep.pipeline.tomltext import to_toml
+from eigensweep.workflows import planning, submitting
 
 LEDGER = Ledger(Path("/shared/logs/.eigensweep-k3j"))
 KEYS = Credentials(*(LEDGER.folder / name for name in ("ca.pem", "cert.pem", "key.pem")))
@@ -199,6 +204,87 @@ def test_another_batch_system_s_job_is_submitted_and_its_id_read(monkeypatch, tm
 def test_no_variable_of_the_outer_job_sizes_an_inner_one():
     outer = {"SLURM_CONF": "c", "SLURM_CPUS_PER_TASK": "1", "SBATCH_MEM_PER_CPU": "9", "HOME": "h"}
     assert slurm.environment(outer) == {"SLURM_CONF": "c", "HOME": "h"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("slurm", ["-n 1", "--cpus-per-task=1", "--mem=2G"]),
+        ("srun", ["-n 2", "--cpus-per-task=4", "--mem-per-cpu=2048M"]),
+    ],
+)
+def test_a_driver_s_job_holds_its_workers_only_with_srun(kind, size):
+    chain = submitting.Chain(
+        "/home/me/a sweep.toml", Path("/scratch/study"), Path("/home/me/slurm.toml"), 1, 24
+    )
+    text = submitting.driver_script(profile(kind), chain)
+    lines = text.splitlines()
+    expected = [
+        f"-J {chain.name}",
+        f"-o /shared/logs/{chain.name}-%j.log",
+        "-t 26:30:00",
+        "-p short",
+        "-A physics",
+    ]
+    expected += ["--no-requeue", "--signal=B:TERM@120", "--thing=1", *size]
+    assert [option for option in expected if f"#SBATCH {option}" not in lines] == []
+    assert lines[0] == "#!/usr/bin/env bash"
+    assert lines[-2] == "module load python"
+    assert lines[-1] == (
+        "exec python3.11 -m eigensweep.workflows.submitting '--sweep=/home/me/a sweep.toml' "
+        "--study=/scratch/study --cluster=/home/me/slurm.toml --fruitless=1 --done=24"
+    )
+
+
+def test_drivers_are_named_by_their_study_s_place():
+    names = {submitting.Chain("s", Path(place), Path("p")).name for place in ("/a/study x", "/b/study x")}
+    assert len(names) == 2
+    assert all(re.fullmatch(r"eigensweep-study_x-[0-9a-f]{6}", name) for name in names)
+
+
+def test_a_short_walltime_leaves_a_short_warning():
+    text = submitting.driver_script(
+        profile("slurm", walltime="00:02:00"), submitting.Chain("s", Path("/a"), Path("p"))
+    )
+    assert "--signal=B:TERM@12\n" in text
+
+
+def test_only_slurm_takes_a_driver(tmp_path):
+    path = tmp_path / "pbs.toml"
+    path.write_text('kind = "pbs"\nmemory = "2GiB"\nwalltime = "01:00:00"\n')
+    with pytest.raises(InputError, match="submits its driver to SLURM only"):
+        submitting.submit("quickstart", None, str(path), as_json=False)
+    path.write_text('kind = "srun"\n')
+    with pytest.raises(InputError) as caught:
+        submitting.submit("quickstart", None, str(path), as_json=False)
+    assert [fault.thing for fault in caught.value.faults] == ["walltime", "memory", "jobs"]
+
+
+def test_the_tasks_of_an_allocation_are_those_of_one(tmp_path, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    path = tmp_path / "srun.toml"
+    path.write_text('kind = "srun"\n')
+    with pytest.raises(InputError, match="start within sbatch or salloc"), connect(str(path)):
+        pass
+
+
+def test_a_plan_shows_the_script_and_warns_of_what_will_not_fit(tmp_path, monkeypatch, small_sweep, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("small.toml").write_text(to_toml(small_sweep().to_dict()))
+    Path("slurm.toml").write_text('kind = "slurm"\ncores = 8\nmemory = "1GiB"\nwalltime = "04:00:00"\n')
+    planning.plan("small.toml", None, "slurm.toml", trial=False, as_json=False)
+    shown = capsys.readouterr()
+    assert "#SBATCH -t 04:00:00" in shown.out
+    assert "--nworkers 8" in shown.out
+    assert "a worker needs about 0.2 GiB and may use 0.1 GiB" in shown.err
+    assert not Path("logs").exists()
+
+
+def test_a_plan_warns_of_columns_longer_than_a_job(monkeypatch, tmp_path, small_sweep):
+    found = Plan("s", tmp_path, False, 1, 1, 1, 1, 1, 1.0, 1, [Size(800, 1, 1e9, 3000.0, 1.0)])
+    [told] = planning._walltime_warnings(profile("slurm", walltime="01:00:00"), found)
+    assert "a column takes about 50 min 0 s and a job ends after 1 h 0 min" in told
+    assert planning._walltime_warnings(profile("slurm", walltime="04:00:00"), found) == []
 
 
 def test_a_profile_s_script_depends_on_nothing_else():
