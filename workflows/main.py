@@ -151,6 +151,24 @@ def theory(
     predicting.theory(delta, gamma, rho or [], table, gain, as_json)
 
 
+@app.command(epilog="Example: eigensweep fit quickstart")
+def fit(
+    study: StudyArgument,
+    level: Annotated[str, typer.Option("--level", help="One level only.")] = "",
+    method: Annotated[
+        str, typer.Option("--method", help="continuation (calibrated, the default) or crossing (a check).")
+    ] = "continuation",
+    redraws: Annotated[
+        int, typer.Option("--redraws", metavar="K", help="More directions u drawn for each stored column.")
+    ] = 8,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit every transition of a study and compare it with theory; leaves fits.csv and fits.json there."""
+    from eigensweep.workflows import fitting
+
+    fitting.fit(study, level, method, redraws, as_json)
+
+
 @app.command(epilog="Example: eigensweep plot transition quickstart -o transition.png")
 def plot(
     kind: Annotated[
@@ -168,6 +186,60 @@ def plot(
     from eigensweep.workflows import drawing
 
     drawing.plot(kind, study, output)
+
+
+CubeArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="A study, or a packed cube.")]
+
+
+@app.command(epilog="Example: eigensweep verify quickstart --repair")
+def verify(
+    study: CubeArgument,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mark damaged columns pending, so that the next run redoes them.")
+    ] = False,
+    sample: Annotated[
+        int, typer.Option("--sample", metavar="N", min=0, help="Columns to compute again from their seeds.")
+    ] = 16,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every chunk, check every number, and say what is damaged.
+
+    Exit codes: 0 no damage, 1 damage found, 2 wrong input.
+    """
+    from eigensweep.workflows import verifying
+
+    verifying.verify(study, sample, repair, as_json)
+
+
+@app.command(epilog="Example: eigensweep pack laptop cluster -o transition.zarr")
+def pack(
+    studies: Annotated[
+        list[Path], typer.Argument(metavar="STUDY...", help="Studies of one sweep, which are joined.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="OUT", help="The packed cube; it must not exist.")
+    ],
+    check: Annotated[bool, typer.Option(help="Verify the packed cube before it is put in place.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Make one compact, sorted cube for archiving, equal in every value."""
+    from eigensweep.workflows import packing
+
+    packing.pack(studies, output, check, as_json)
+
+
+@app.command(epilog="Example: eigensweep export quickstart quickstart.csv")
+def export(
+    study: CubeArgument,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What to write: .csv or .parquet (a tidy table), or .nc.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Write what is done into one file: a tidy table, or the whole cube as netCDF."""
+    from eigensweep.workflows import packing
+
+    packing.export(study, file, as_json)
 
 
 @app.command(epilog="Example: eigensweep schema > sweep.schema.json")
