@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from eigensweep.analysis import estimate as answers
 from eigensweep.analysis.estimate import Estimate, refusal
-from eigensweep.analysis.points import rho_at, screen
+from eigensweep.analysis.points import RISE, rho_at, screen
 from eigensweep.analysis.samples import Gridded, Sample
 
 Array = NDArray[np.float64]
@@ -22,7 +22,7 @@ METHOD = "crossing"
 EXPONENT = 1.0 / 3.0
 HEIGHTS = np.array([-4.0, 1.2])
 """Logits of the larger size's mean overlap between which a crossing is looked for."""
-STEPS = 40
+STEPS = 20
 RATIO = 1.5
 """Sizes closer than this cross at too small an angle."""
 
@@ -54,10 +54,10 @@ def estimate(samples: Sequence[Sample], rng: np.random.Generator, *, resamplings
         words = f"the sizes must differ by a factor of {RATIO} at least; add a d under [grid]"
         return refusal(answers.TOO_FEW_SIZES, words, METHOD, dimensions)
     rho = _strengths(small, large)
-    if rho.size < 2:
-        words = "the overlap never rises far enough; add larger rho under [grid]"
-        return refusal(answers.NEVER_RISES, words, METHOD, dimensions)
     first, second = small.overlap(rho), large.overlap(rho)
+    if rho.size < 2 or second.mean(axis=0).max() < RISE:
+        words = f"the overlap never passes {RISE}; add larger rho under [grid], to where it is above 0.5"
+        return refusal(answers.NEVER_RISES, words, METHOD, dimensions)
     lift = EXPONENT * np.log(large.dimension / small.dimension)
     value = crossings(rho, _means(first, None), _means(second, None), lift)[0]
     drawn = crossings(rho, _means(first, (rng, resamplings)), _means(second, (rng, resamplings)), lift)

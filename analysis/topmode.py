@@ -45,7 +45,7 @@ def top_overlap(
     result = np.empty((n, k, rho.size))
     strength = amplitude[:, None] * np.sqrt(rho)
     below = value[:, :1] - value
-    step = max(1, ELEMENTS // (k * rho.size * d))
+    step = max(1, ELEMENTS // max(1, k * rho.size * d))
     for start in range(0, n, step):
         part = slice(start, start + step)
         u = signal[part, :, None, :]
@@ -88,7 +88,8 @@ def _root(shift: Array, weights: Array) -> Array:
         move = np.where(second > 0.0, first * (first - 1.0) / np.maximum(second, tiny), 0.0)
         y = np.maximum(y + move, tiny)
         result[live] = y
-        keep = np.abs(move) > 1e-9 * y
+        # The iteration is quadratic: after a step this small the next would change nothing.
+        keep = np.abs(move) > 1e-7 * y
         if not keep.any():
             break
         live, y, shift, weights = live[keep], y[keep], shift[keep], weights[keep]
