@@ -28,7 +28,7 @@ from eigensweep.analysis import estimate as answers
 from eigensweep.analysis.dressing import dressed
 from eigensweep.analysis.estimate import Estimate, refusal
 from eigensweep.analysis.leastsquares import minimise
-from eigensweep.analysis.points import ABOVE, FOOT, LARGE, RISE, Points, points_at, rho_at, screen
+from eigensweep.analysis.points import ABOVE, FOOT, LARGE, RISE, Points, points_at, screen
 from eigensweep.analysis.samples import Sample
 
 Array = NDArray[np.float64]
@@ -148,7 +148,7 @@ def choose(samples: Sequence[Sample]) -> tuple[list[Points], float]:
     points : list of Points
         Of each size that has some.
     unit : float
-        The signal strength at which the largest size's odds are 1, or the largest there is.
+        The signal strength at which the largest size's odds are 1, or the nearest there is.
     """
     found = []
     for sample in samples:
@@ -158,10 +158,10 @@ def choose(samples: Sequence[Sample]) -> tuple[list[Points], float]:
         points = points.where((mean < HIGHEST) & (mean > 0.0) & (noise < NOISIEST * mean))
         if points.rho.size:
             found.append(points)
-    at_one = rho_at(samples[-1], np.zeros(1))[0]
-    if not np.isfinite(at_one):
-        at_one = max((float(p.rho[-1]) for p in found), default=np.nan)
-    return found, float(at_one)
+    if not found:
+        return found, float("nan")
+    last = found[-1]
+    return found, float(np.interp(0.0, np.log(last.mean / (1.0 - last.mean)), last.rho))
 
 
 def _insufficient(points: Sequence[Points], unit: float, dimensions: Sequence[int]) -> Estimate | None:

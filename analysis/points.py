@@ -23,6 +23,8 @@ RISE = 0.12
 """The mean overlap must pass this."""
 FOOT = 0.25
 """A point of smaller mean overlap is needed."""
+SKETCH = 16
+"""Replicates that tell roughly where the transition is."""
 SCALE = 1.3
 """Typical width of the transition in the odds, times d^(1/3): 1 for the spiked GOE."""
 
@@ -96,10 +98,11 @@ def rho_at(sample: Sample, heights: Array) -> Array:
         nearest = np.argmin(np.abs(level[None, :] - heights[:, None]), axis=1)
         return np.where(np.abs(level[nearest] - heights) < 0.7, sample.rho[nearest], np.nan)
     first = sample.sketch() if isinstance(sample, Columns) else sample
+    few = first.sketch(SKETCH) if isinstance(first, Columns) else first
     rho = sample.scale * np.geomspace(1e-5, 1e2, 36)
-    level = _logit(first.overlap(rho))
+    level = _logit(few.overlap(rho))
     # Twice: between coarse values the curve is too bent to be read off.
-    fine = _crossings(rho, level, np.arange(heights[0] - 0.4, heights[-1] + 0.41, 0.4))
+    fine = _crossings(rho, level, np.arange(heights[0] - 0.8, heights[-1] + 0.81, 0.4))
     fine = np.unique(fine[np.isfinite(fine)])
     if fine.size < 2:
         return np.full(heights.size, np.nan)

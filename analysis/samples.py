@@ -76,9 +76,22 @@ class Columns:
         gain = float(np.median(self.amplitude)) ** 2
         return float(np.median(self.value[:, 0])) / gain if gain > 0.0 else 1.0
 
-    def sketch(self) -> Columns:
-        """Return the same columns with the sampled u alone: cheaper, for a first look."""
-        return replace(self, signal=self.signal[:, :1])
+    def sketch(self, replicates: int | None = None) -> Columns:
+        """Return the columns with the sampled u alone: cheaper, for a first look.
+
+        Parameters
+        ----------
+        replicates : int, optional
+            How many, from the first; all if not given.
+
+        Returns
+        -------
+        Columns
+            A part of these.
+        """
+        part = slice(replicates)
+        parts = (self.value[part], self.signal[part, :1], self.noise[part], self.amplitude[part])
+        return Columns(*parts, along=self.along)
 
     def overlap(self, rho: Array) -> Array:
         """Squared overlap of the top eigenvector, averaged over the directions.

@@ -69,8 +69,9 @@ def top_overlap(
 def _root(shift: Array, weights: Array) -> Array:
     """Distance y > 0 of each root from its top pole: ``sum_j w_j/(y + shift_j) = 1``.
 
-    Newton's iteration on the reciprocal of the sum, which is concave and increasing in y: from the left of
-    the root it climbs and never passes it.
+    The top pole is kept as it is, the others are replaced by one that agrees with their sum and its slope.
+    The reciprocal of that sum is concave in y, so the model's root never passes the true one: after one
+    step, wherever it starts, the iteration climbs to the root.
     """
     total = np.add.reduce(weights, axis=1)
     tiny = float(np.finfo(np.float64).tiny) ** 0.5
@@ -79,18 +80,27 @@ def _root(shift: Array, weights: Array) -> Array:
     # The Rayleigh quotients of the update's own vector and of the top mode: lower bounds both.
     y = np.maximum(np.maximum(weights[:, 0], np.nan_to_num(total - mean)), tiny)
     result, live = y.copy(), np.arange(y.size)
+    near, weights, shift = weights[:, 0], weights[:, 1:], shift[:, 1:]
     for _ in range(ROUNDS):
         inverse = 1.0 / (y[:, None] + shift)
         term = weights * inverse
-        first = np.add.reduce(term, axis=1)
+        rest = np.add.reduce(term, axis=1)
         term *= inverse
-        second = np.add.reduce(term, axis=1)
-        move = np.where(second > 0.0, first * (first - 1.0) / np.maximum(second, tiny), 0.0)
-        y = np.maximum(y + move, tiny)
-        result[live] = y
+        slope = np.maximum(np.add.reduce(term, axis=1), tiny)
+        new = np.maximum(_two_poles(near, rest * rest / slope, np.maximum(rest / slope - y, 0.0)), tiny)
+        result[live] = new
         # The iteration is quadratic: after a step this small the next would change nothing.
-        keep = np.abs(move) > 1e-7 * y
+        keep = np.abs(new - y) > 1e-7 * new
         if not keep.any():
             break
-        live, y, shift, weights = live[keep], y[keep], shift[keep], weights[keep]
+        live, y, near = live[keep], new[keep], near[keep]
+        weights, shift = weights[keep], shift[keep]
     return np.asarray(result)
+
+
+def _two_poles(near: Array, far: Array, distance: Array) -> Array:
+    """Solve ``near/y + far/(y + distance) = 1`` for the larger y, without cancellation."""
+    b = near + far - distance
+    root = np.sqrt(b * b + 4.0 * near * distance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(b >= 0.0, 0.5 * (b + root), 2.0 * near * distance / (root - b))
