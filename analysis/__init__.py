@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eigensweep.analysis import figures, spike, tracy_widom
     from eigensweep.analysis.laws import ProductLaw
+    from eigensweep.analysis.transitions import fit_transitions
 
-_HOMES = {"ProductLaw": "laws"}
+_HOMES = {"ProductLaw": "laws", "fit_transitions": "transitions"}
 _MODULES = ("figures", "spike", "tracy_widom")
 
-__all__ = ["ProductLaw", "figures", "spike", "tracy_widom"]
+__all__ = ["ProductLaw", "figures", "fit_transitions", "spike", "tracy_widom"]
 
 
 def __getattr__(name: str) -> Any:

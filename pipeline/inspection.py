@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -267,5 +267,5 @@ def remedy_of(stored: Stored) -> str:
     return f"eigensweep verify {stored.folder} --repair, then run the sweep again"
 
 
-def _absolute(region: Region, place: Sequence[int]) -> Place:
+def _absolute(region: Region, place: Iterable[int]) -> Place:
     return tuple(int(part.start + i) for part, i in zip(region, place, strict=True))

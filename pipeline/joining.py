@@ -163,7 +163,8 @@ class Joiner:
                 self._tally.columns += 1
                 for role in set(arrays) - set(PAIRS):
                     # A source of smaller matrices has fewer modes.
-                    arrays[role][(*at, *(slice(0, size) for size in np.shape(parts[role])))] = parts[role]
+                    corner: Any = (*at, *(slice(0, size) for size in np.shape(parts[role])))
+                    arrays[role][corner] = parts[role]
             self._place_pairs(number, at, parts, arrays, filled)
 
     def _overlap(
@@ -244,8 +245,8 @@ class Joiner:
             column = restored({role: a[at] for role, a in arrays.items()}, dimension(self._recipe, point))
             rho = self._recipe.rho(point)[missing]
             pairs = column.eigenpairs(rho, self._recipe.top)
-            for role, values in zip(PAIRS, pairs, strict=True):
-                arrays[role][at][missing] = values
+            for role, found in zip(PAIRS, pairs, strict=True):
+                arrays[role][at][missing] = found
         arrays["column_rho_count"][at] = missing.size
         if not self._recipe.columns:
             numbers = [arrays[role][at] for role in PAIRS]

@@ -26,8 +26,8 @@ from eigensweep.pipeline.joining import CHECK, Joiner, Source, Tally
 from eigensweep.pipeline.kernel import Recipe
 from eigensweep.pipeline.recovery import axis_values, true_layout
 from eigensweep.pipeline.schema import Variable, level_variables
-from eigensweep.pipeline.stored import PACKED, joined_ensemble, open_stored
-from eigensweep.pipeline.study import INPUTS
+from eigensweep.pipeline.stored import PACKED, open_stored
+from eigensweep.pipeline.study import INPUTS, joined_ensemble
 from eigensweep.pipeline.sweep import Sweep
 from eigensweep.pipeline.tiling import fit, pieces
 from eigensweep.pipeline.verify import verify
@@ -193,7 +193,8 @@ def _joined_plan(sources: Sequence[Source], inputs: Path) -> Plan:
         modes=joined.modes,
     )
     stored = sources[0].stored
-    return Plan(joined_ensemble(sweeps, inputs), ascending, stored.levels, stored.columns)
+    ensemble = joined_ensemble(sweeps[-1], [name for sweep in sweeps for name in sweep.inputs], inputs)
+    return Plan(ensemble, ascending, stored.levels, stored.columns)
 
 
 def _write(path: Path, plan: Plan, sources: Sequence[Source], tally: Tally, watch: Watch) -> None:

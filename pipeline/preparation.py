@@ -13,7 +13,18 @@ from typing import Any
 from eigensweep.pipeline import cube, lock, provenance
 from eigensweep.pipeline.blocks import Block, Layout, fresh_layout
 from eigensweep.pipeline.errors import Fault, InputError, StoppedError, StudyError
-from eigensweep.pipeline.study import CUBE, INPUTS, LOCK, OWN, SWEEP, Study, cube_plan, load
+from eigensweep.pipeline.study import (
+    CUBE,
+    INPUTS,
+    LOCK,
+    OWN,
+    SWEEP,
+    Study,
+    cube_plan,
+    joined_ensemble,
+    load,
+    seen_inputs,
+)
 from eigensweep.pipeline.sweep import Sweep
 from eigensweep.pipeline.tomltext import to_toml
 
@@ -163,6 +174,13 @@ def check(sweep: Sweep, folder: Path) -> Study | None:
         return None
     study = load(folder)
     faults = sweep.contradictions(study.sweep)
+    # A file that the last sweep did not name may have been named by an earlier one.
+    seen = seen_inputs(study.attributes)
+    faults += [
+        Fault(f"inputs.{name}", digest[:12], f"the study has another, {seen[name][:12]}", "rename the file")
+        for name, digest in sweep.inputs.items()
+        if name not in study.sweep.inputs and seen.get(name, digest) != digest
+    ]
     if faults:
         raise InputError(faults)
     return study
@@ -181,10 +199,11 @@ def _prepare(sweep: Sweep, folder: Path, alone: bool) -> Study:
     for name, path in sweep.files.items():
         _copy(path, folder / INPUTS / name)
     if study is None:
-        plan = cube_plan(sweep, asked_layout(sweep))
+        plan = cube_plan(sweep, asked_layout(sweep), sweep.ensemble)
         cube.create(folder / CUBE, plan, _attributes(sweep, {}))
     else:
-        plan = cube_plan(sweep, study.plan.layout.grown(asked_layout(sweep)))
+        ensemble = joined_ensemble(sweep, seen_inputs(study.attributes), folder / INPUTS)
+        plan = cube_plan(sweep, study.plan.layout.grown(asked_layout(sweep)), ensemble)
         attributes = _attributes(sweep, study.attributes)
         if plan.layout == study.plan.layout and attributes["sweeps"] == study.attributes["sweeps"]:
             _keep(folder / SWEEP, to_toml(sweep.to_dict()))

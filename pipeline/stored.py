@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from eigensweep.pipeline.blocks import Layout
 from eigensweep.pipeline.cube import METADATA, Plan, read_metadata
 from eigensweep.pipeline.ensemble import Ensemble, Level
-from eigensweep.pipeline.errors import Fault, InputError, StudyError
-from eigensweep.pipeline.inputs import read_input
-from eigensweep.pipeline.models import ENSEMBLES
+from eigensweep.pipeline.errors import StudyError
 from eigensweep.pipeline.schema import Names, Signal, level_variables
 from eigensweep.pipeline.seeds import Value
-from eigensweep.pipeline.study import CUBE, INPUTS
+from eigensweep.pipeline.study import CUBE, INPUTS, joined_ensemble
 from eigensweep.pipeline.sweep import Sweep
 from eigensweep.pipeline.tiling import Region, chunk_name, fit, pieces
 
@@ -190,7 +188,7 @@ class Stored:
         """
         array = self.array(name)
         try:
-            key = (*places, *(slice(None),) * (array.ndim - len(places)))
+            key: Any = (*places, *(slice(None),) * (array.ndim - len(places)))
             return np.asarray(array.oindex[key])
         except Exception as error:
             raise StudyError(
@@ -279,39 +277,8 @@ def open_stored(study: str | Path) -> Stored:
     folder = None if PACKED in document["attributes"] else path.parent
     inputs = (folder or path) / INPUTS
     sweeps = tuple(Sweep.from_dict(e["sweep"], base=inputs) for e in document["attributes"]["sweeps"])
-    return Stored(path, folder, document, token, sweeps, joined_ensemble(sweeps, inputs))
-
-
-def joined_ensemble(sweeps: Sequence[Sweep], inputs: Path) -> Ensemble:
-    """Make the model with the files of all sweeps: the last one may name fewer than the study holds.
-
-    Parameters
-    ----------
-    sweeps : sequence of Sweep
-        Of one study, or of several that don't contradict each other.
-    inputs : Path
-        Where their files lie.
-
-    Returns
-    -------
-    Ensemble
-        The model.
-
-    Raises
-    ------
-    InputError
-        If a file can't be read.
-    """
-    last = sweeps[-1]
-    names = dict.fromkeys(name for sweep in sweeps for name in sweep.inputs)
-    if set(names) == set(last.inputs):
-        return last.ensemble
-    try:
-        arrays = {name: read_input(name, inputs).array for name in names}
-    except ValueError as error:
-        reason, _, remedy = str(error).partition("; ")
-        raise InputError(Fault("inputs", str(inputs), reason, remedy)) from None
-    return ENSEMBLES[last.ensemble.name](last.to_dict()["model"], arrays)
+    names = [name for sweep in sweeps for name in sweep.inputs]
+    return Stored(path, folder, document, token, sweeps, joined_ensemble(sweeps[-1], names, inputs))
 
 
 def _attempt(array: zarr.Array[Any], region: Region) -> tuple[NDArray[Any] | None, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 from eigensweep.pipeline import cube, provenance
 from eigensweep.pipeline.blocks import Block, Layout, blocks
 from eigensweep.pipeline.chunks import Chunks
+from eigensweep.pipeline.ensemble import Ensemble
+from eigensweep.pipeline.errors import Fault, InputError
+from eigensweep.pipeline.inputs import read_input
 from eigensweep.pipeline.kernel import Failure, Recipe
+from eigensweep.pipeline.models import ENSEMBLES
 from eigensweep.pipeline.schema import DONE, PENDING, Names
 from eigensweep.pipeline.seeds import Value
 from eigensweep.pipeline.sweep import Sweep
@@ -215,13 +219,56 @@ def load(folder: Path) -> Study:
     sweep = Sweep.from_dict(last, base=folder / INPUTS)
     axes = [axis.name for axis in sweep.ensemble.axes]
     layout = cube.read_layout(folder / CUBE, document, axes, sweep.signal)
-    return Study(folder, sweep, cube_plan(sweep, layout), token, attributes)
+    ensemble = joined_ensemble(sweep, seen_inputs(attributes), folder / INPUTS)
+    return Study(folder, sweep, cube_plan(sweep, layout, ensemble), token, attributes)
 
 
-def cube_plan(sweep: Sweep, layout: Layout) -> cube.Plan:
-    """Say what a sweep's cube holds, with axes as they are stored."""
+def cube_plan(sweep: Sweep, layout: Layout, ensemble: Ensemble) -> cube.Plan:
+    """Say what a sweep's cube holds, with axes as they are stored and the files of all its sweeps."""
     levels = tuple(level for level in sweep.ensemble.levels if level.name in sweep.record.levels)
-    return cube.Plan(sweep.ensemble, layout, levels, sweep.record.columns)
+    return cube.Plan(ensemble, layout, levels, sweep.record.columns)
+
+
+def seen_inputs(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """List the files that any sweep of a study named, with their digests."""
+    return {
+        name: digest
+        for entry in attributes["sweeps"]
+        for name, digest in entry["sweep"].get("inputs", {}).items()
+    }
+
+
+def joined_ensemble(last: Sweep, names: Iterable[str], inputs: Path) -> Ensemble:
+    """Make the model with the files of all sweeps: the last one may name fewer than the study holds.
+
+    Parameters
+    ----------
+    last : Sweep
+        The last sweep of a study.
+    names : iterable of str
+        Files that any of its sweeps named.
+    inputs : Path
+        Where they lie.
+
+    Returns
+    -------
+    Ensemble
+        The model.
+
+    Raises
+    ------
+    InputError
+        If a file can't be read.
+    """
+    wanted = dict.fromkeys([*names, *last.inputs])
+    if set(wanted) == set(last.inputs):
+        return last.ensemble
+    try:
+        arrays = {name: read_input(name, inputs).array for name in wanted}
+    except ValueError as error:
+        reason, _, remedy = str(error).partition("; ")
+        raise InputError(Fault("inputs", str(inputs), reason, remedy)) from None
+    return ENSEMBLES[last.ensemble.name](last.to_dict()["model"], arrays)
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

@@ -48,7 +48,7 @@ def leave(code: int) -> NoReturn:
 
 def print_json(value: Any) -> None:
     """Print JSON on standard output; what is not finite becomes null."""
-    print(json.dumps(_plain(value), indent=2, ensure_ascii=False))
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> None:
@@ -118,13 +118,14 @@ def size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Turn a value into plain JSON; what is not finite becomes null."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
