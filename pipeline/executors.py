@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,11 @@ def on_cluster(client: Client) -> Executor:
         flight = _Flight(client, job)
         try:
             yield from flight.perform(tasks, stop)
+        except OSError as error:
+            # What has a number comes from a worker's disk; what has none, from the line to the scheduler.
+            if error.errno is not None:
+                raise
+            raise StoppedError(f"the scheduler can't be reached any more ({error}); run again") from None
         finally:
             flight.abandon()
 
@@ -106,9 +112,11 @@ class _Flight:
 
     def abandon(self) -> None:
         """Forget what is still in flight: after an end of its own nothing is."""
-        if self._tasks:
-            self._client.cancel(list(self._tasks), force=True)
-            self._tasks.clear()
+        # A scheduler that is gone has forgotten them already.
+        with contextlib.suppress(OSError):
+            if self._tasks:
+                self._client.cancel(list(self._tasks), force=True)
+        self._tasks.clear()
 
     def _refill(self, tasks: Iterator[Task], stop: Stop) -> None:
         # Asked anew each time: a cluster that grew deserves a wider window.
@@ -146,8 +154,8 @@ class _Flight:
                     self._submit(Task((block,)), losses + 1)
                 return None
             return mark(self._job, task, WORKER_LOST, f"its workers were lost again and again: {error}")
-        except (CancelledError, FutureCancelledError) as error:
-            raise StoppedError(f"the scheduler is gone or dropped the work ({error}); run again") from None
+        except (CancelledError, FutureCancelledError):
+            raise StoppedError("the scheduler is gone or has dropped the work; run again") from None
         finally:
             future.release()
         return receipt
