@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import faulty_command
 import numpy as np
@@ -152,3 +155,34 @@ def test_a_signal_in_a_python_session_is_a_keyboard_interrupt(small_sweep, tmp_p
     done = (open_cube(tmp_path / "study")["column_status"] == 1).sum()
     assert 0 < done < 32
     assert not run(sweep, tmp_path / "study").failures
+
+
+@pytest.mark.timeout(240)
+def test_a_scheduler_that_dies_ends_the_run_and_the_next_goes_on(words, tmp_path, assert_same_cube):
+    sweep, typed = words
+    study, file = tmp_path / "study", tmp_path / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    loopback = ("--host", "127.0.0.1")
+    server = [sys.executable, "-m", "distributed.cli.dask_scheduler", *loopback, "--port", "0"]
+    server += ["--no-dashboard", "--scheduler-file", str(file)]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", *loopback, "--nthreads", "1"]
+    worker += ["--no-nanny", "--no-dashboard", "--scheduler-file", str(file), "--death-timeout", "5"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment, "cwd": tmp_path}
+    with subprocess.Popen(server, **quiet) as scheduler, subprocess.Popen(worker, **quiet) as only:
+        try:
+            faulty_command.until(file.exists)
+            running = faulty_command.start(tmp_path, *typed, "--cluster", file, slow=SLOW, bundle=0.0)
+            try:
+                begun(running, study)
+                scheduler.kill()
+                assert running.wait(120) == 3, running.output()
+            finally:
+                running.kill()
+        finally:
+            scheduler.kill()
+            only.kill()
+    # Dask's client logs of its own what it sees; the last word is ours.
+    told = running.output().splitlines()[-1]
+    assert told.startswith("eigensweep: the scheduler ")
+    assert told.endswith("run again")
+    assert_resumes(sweep, study, assert_same_cube, tmp_path)
