@@ -279,6 +279,10 @@ def figure_of(ax: Axes) -> Figure:
     return figure
 
 
+APART = 0.16
+"""Least distance of two labels, as a share of a small panel's axis: four digits and a gap."""
+
+
 def label_values(axis: Any, values: NDArray[np.float64], scale: str) -> None:
     """Label the given values on an axis, without those that would collide, in plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -287,7 +291,7 @@ def label_values(axis: Any, values: NDArray[np.float64], scale: str) -> None:
     span = float(np.ptp(position)) or 1.0
     kept: list[int] = []
     for place in range(values.size):
-        if not kept or position[place] - position[kept[-1]] > 0.09 * span:
+        if not kept or position[place] - position[kept[-1]] > APART * span:
             kept.append(place)
     axis.set_major_locator(FixedLocator(values[kept].tolist()))
     axis.set_minor_locator(NullLocator())

@@ -13,16 +13,25 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".svg", ".pdf")
 AFTER_RUN = ("transition", "spectrum")
-"""Kinds that every run draws."""
+"""Kinds that a run draws where its sweep has no recipe of its own."""
+RECIPES = {"phase-diagram": ("phase-diagram", "thresholds")}
+"""Kinds that the runs of packaged sweeps draw instead, by the sweep's name."""
+
+
+def kinds() -> dict[str, str]:
+    """List what can be drawn, with a line on each."""
+    from eigensweep.analysis import figures
+
+    found = {name: words for name, (_, words) in figures.KINDS.items()}
+    return found | {"thresholds": "fitted thresholds against theoretical ones, with their intervals"}
 
 
 def plot(kind: str, study: Path, output: Path | None) -> None:
     """Draw one figure of a study into a file."""
-    from eigensweep.analysis import figures
     from eigensweep.pipeline.study import FIGURES
 
-    if kind not in figures.KINDS:
-        raise InputError(Fault("plot", kind, "there is no such figure", nearest(kind, figures.KINDS)))
+    if kind not in kinds():
+        raise InputError(Fault("plot", kind, "there is no such figure", nearest(kind, kinds())))
     target = output if output is not None else study / FIGURES / f"{kind}.png"
     if target.suffix not in FORMATS:
         reason = "its ending names no format that can be drawn"
@@ -31,11 +40,11 @@ def plot(kind: str, study: Path, output: Path | None) -> None:
 
 
 def draw_all(study: Path) -> list[Path]:
-    """Draw what every run leaves in its study; a figure that can't be drawn does not fail the run."""
-    from eigensweep.pipeline.study import FIGURES
+    """Draw what a run leaves in its study; a figure that can't be drawn does not fail the run."""
+    from eigensweep.pipeline.study import FIGURES, load
 
     drawn = []
-    for kind in AFTER_RUN:
+    for kind in RECIPES.get(load(study).sweep.name.removesuffix("-quick"), AFTER_RUN):
         try:
             drawn.append(_save(_draw(kind, study), study / FIGURES / f"{kind}.png"))
         except (InputError, ValueError) as error:
@@ -46,9 +55,16 @@ def draw_all(study: Path) -> list[Path]:
 def _draw(kind: str, study: Path) -> Figure:
     from eigensweep.analysis import figures
     from eigensweep.pipeline.views import open_cube
+    from eigensweep.workflows.fitting import fits_of
 
+    cube = open_cube(study)
+    if kind == "thresholds":
+        return figures.thresholds(fits_of(study))
+    if kind == "phase-diagram":
+        # The fitted points belong on it; where there are none, their reasons are in `eigensweep fit`.
+        return figures.phase_diagram(cube, fits=fits_of(study))
     draw, _ = figures.KINDS[kind]
-    figure: Figure = draw(open_cube(study))
+    figure: Figure = draw(cube)
     return figure
 
 

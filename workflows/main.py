@@ -172,7 +172,8 @@ def fit(
 @app.command(epilog="Example: eigensweep plot transition quickstart -o transition.png")
 def plot(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="transition, spectrum, phase-diagram or pooling.")
+        str,
+        typer.Argument(metavar="KIND", help="transition, spectrum, phase-diagram, pooling or thresholds."),
     ],
     study: StudyArgument,
     output: Annotated[
