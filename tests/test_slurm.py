@@ -31,11 +31,11 @@ from eigensweep.pipeline.schema import DONE, OUT_OF_MEMORY
 from eigensweep.pipeline.tomltext import to_toml
 
 HERE = Path(__file__).parent
-ASKED = bool(os.environ.get("CI") or os.environ.get("EIGENSWEEP_SLURM"))
+if not (os.environ.get("CI") or os.environ.get("EIGENSWEEP_SLURM")):
+    pytest.skip("set EIGENSWEEP_SLURM=1, as root on Debian, to start a SLURM here", allow_module_level=True)
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.timeout(240),
-    pytest.mark.skipif(
         not ASKED, reason="set EIGENSWEEP_SLURM=1, as root on Debian, to start a SLURM for these"
     ),
     # Dask leaves sockets to the garbage collector when a node dies under it.
