@@ -36,8 +36,6 @@ if not (os.environ.get("CI") or os.environ.get("EIGENSWEEP_SLURM")):
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.timeout(240),
-        not ASKED, reason="set EIGENSWEEP_SLURM=1, as root on Debian, to start a SLURM for these"
-    ),
     # Dask leaves sockets to the garbage collector when a node dies under it.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
