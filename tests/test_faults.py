@@ -300,18 +300,19 @@ def test_a_lock_whose_process_id_has_a_new_owner_is_dead(small_sweep, tmp_path):
 
 
 def test_shares_join_a_live_study_and_a_whole_run_does_not(small_sweep, tmp_path, assert_same_cube):
-    sweep = small_sweep()
+    # 48 columns of the sample and 24 of the population, by four processes, in an order of chance.
+    sweep = small_sweep(grid={"replicates": 6})
     file, study = faulty_command.write(sweep, tmp_path / "small.toml"), tmp_path / "study"
     shares = [
         faulty_command.start(
-            tmp_path, "run", file, "--study", study, "--share", f"{number}/3", bundle=0.0, slow=0.1
+            tmp_path, "run", file, "--study", study, "--share", f"{number}/4", bundle=0.0, slow=0.1
         )
-        for number in (1, 2)
+        for number in (1, 2, 3)
     ]
     try:
         faulty_command.until(lambda: (study / "cube.zarr").exists())
-        # The third joins while they write.
-        run(sweep, study, share=(3, 3))
+        # The fourth joins while they write.
+        run(sweep, study, share=(4, 4))
         for running in shares:
             assert running.wait() == 0, running.output()
     finally:
@@ -320,14 +321,14 @@ def test_shares_join_a_live_study_and_a_whole_run_does_not(small_sweep, tmp_path
     run(sweep, tmp_path / "straight")
     assert_same_cube(open_cube(study), open_cube(tmp_path / "straight"))
     assert run(sweep, study).progress.total == 0
-    with lock.hold(study / "lock.share-1-of-3"):
+    with lock.hold(study / "lock.share-1-of-4"):
         with pytest.raises(StudyError, match="another run is at work"):
-            run(sweep, study, share=(1, 3))
-        with pytest.raises(StudyError, match="share 1/3 is at work here"):
+            run(sweep, study, share=(1, 4))
+        with pytest.raises(StudyError, match="share 1/4 is at work here"):
             run(sweep, study)
-        with pytest.raises(StudyError, match="share 1/3 is at work here"):
+        with pytest.raises(StudyError, match="share 1/4 is at work here"):
             run(sweep, study, share=(1, 2))
-        run(sweep, study, share=(2, 3))
+        run(sweep, study, share=(2, 4))
 
 
 def test_a_share_leaves_the_files_alone_that_others_are_writing(small_sweep, tmp_path):
