@@ -28,7 +28,7 @@ from eigensweep.analysis import estimate as answers
 from eigensweep.analysis.dressing import dressed
 from eigensweep.analysis.estimate import Estimate, refusal
 from eigensweep.analysis.leastsquares import minimise
-from eigensweep.analysis.points import ABOVE, FOOT, LARGE, RISE, Points, points_at, screen
+from eigensweep.analysis.points import ABOVE, FOOT, LARGE, RISE, Points, points_at, screen, starts_high
 from eigensweep.analysis.samples import Sample
 
 Array = NDArray[np.float64]
@@ -118,6 +118,8 @@ def estimate(
     points, unit = choose(usable)
     refused = _insufficient(points, unit, [s.dimension for s in usable])
     if refused is not None:
+        if refused.status == answers.NO_FOOT and starts_high(usable[-1]):
+            return refusal(answers.ALWAYS_ABOVE, ABOVE, METHOD, refused.dimensions)
         return refused
     fit = continue_odds(points, unit, rng, resamplings)
     dimensions = tuple(p.dimension for p in points)

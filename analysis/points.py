@@ -169,8 +169,24 @@ ABOVE = (
 )
 
 
+def starts_high(sample: Sample) -> bool:
+    """Whether the overlap is not small even at rho = 0, which columns can be asked for.
+
+    Parameters
+    ----------
+    sample : Sample
+        The replicates of one size.
+
+    Returns
+    -------
+    bool
+        False for a sample on a grid, which can't tell.
+    """
+    return isinstance(sample, Columns) and bool(sample.overlap(np.zeros(1)).mean() > FOOT / 2.0)
+
+
 def _stands(sample: Columns) -> bool:
     """Whether the top eigenvector follows h at rho = 0 more than it does in a matrix at its threshold."""
     q = float(sample.standing.mean())
     width = SCALE * sample.dimension ** (-1.0 / 3.0)
-    return bool(q / (1.0 - q) > width * functions(np.array(1.5))[0][0])
+    return bool(q / (1.0 - q) > width * functions(np.array(0.5))[0][0])
