@@ -25,14 +25,12 @@ from eigensweep.cluster.roster import Roster
 from eigensweep.cluster.watch import Watch
 from eigensweep.pipeline.errors import EigensweepError, Fault, InputError, StudyError
 from eigensweep.pipeline.provenance import now
-from eigensweep.pipeline.study import CUBE
+from eigensweep.pipeline.study import CUBE, JOBS
 
 if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.spec import SpecCluster
 
-JOBS = "jobs.json"
-"""File of a study that tells of the jobs of the run at work on it."""
 EMPTY = 60.0
 """Seconds to wait at the end until the queue holds no job of the run."""
 

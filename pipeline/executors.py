@@ -24,6 +24,8 @@ from eigensweep.pipeline.threads import one_thread
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+TICK = 1.0
+"""Seconds between two looks at a cluster on which nothing ends."""
 WINDOW = 3
 """Tasks in flight for each thread of the cluster: enough that no thread waits, few enough to forget."""
 
@@ -102,7 +104,14 @@ class _Flight:
 
     def perform(self, tasks: Iterator[Task], stop: Stop) -> Iterator[Receipt]:
         self._refill(tasks, stop)
-        for future in self._running:
+        while self._tasks:
+            if not self._ready():
+                if stop.asked and not self._workers():
+                    # Nobody is left who could finish what is in flight.
+                    return
+                self._refill(tasks, stop)
+                continue
+            future = next(self._running)
             task, losses = self._tasks.pop(future)
             receipt = self._collect(future, task, losses, stop)
             if receipt is not None:
@@ -160,5 +169,15 @@ class _Flight:
             future.release()
         return receipt
 
+    def _ready(self) -> bool:
+        """Wait for a task to end, but not for long: workers may come, or be asked to stop, meanwhile."""
+        with self._running.thread_condition:
+            if not self._running.has_ready():
+                self._running.thread_condition.wait(timeout=TICK)
+        return bool(self._running.has_ready())
+
+    def _workers(self) -> int:
+        return sum(int(count) for count in self._client.nthreads().values())
+
     def _threads(self) -> int:
-        return max(1, sum(int(count) for count in self._client.nthreads().values()))
+        return max(1, self._workers())

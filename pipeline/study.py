@@ -27,8 +27,12 @@ from eigensweep.pipeline.sweep import Sweep
 
 CUBE, SWEEP, INPUTS = "cube.zarr", "sweep.toml", "inputs"
 LOG, FAILURES, LOCK, STOP = "log.jsonl", "failures.jsonl", "lock", "stop"
+JOBS = "jobs.json"
+"""Worker jobs of the run at work, written by whoever watches over them."""
 FIGURES, REPORT = "figures", "report.html"
-OWN = frozenset({CUBE, SWEEP, LOG, FAILURES, LOCK, STOP, INPUTS, FIGURES, REPORT})
+OWN = frozenset(
+    {CUBE, SWEEP, LOG, FAILURES, LOCK, STOP, JOBS, INPUTS, FIGURES, REPORT, "fits.csv", "fits.json"}
+)
 
 
 @dataclass(frozen=True)

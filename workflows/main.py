@@ -102,9 +102,9 @@ def submit(
 @app.command(epilog="Example: eigensweep status quickstart")
 def status(study: StudyArgument, as_json: JsonOption = False) -> None:
     """Tell how far a study is, who works on it and what failed."""
-    from eigensweep.workflows import telling
+    from eigensweep.workflows import story
 
-    telling.status(study, as_json)
+    story.status(study, as_json)
 
 
 @app.command(

@@ -70,7 +70,7 @@ def run(written: str, study: Path | None, options: Options) -> None:
     cluster = "serial" if share else options.cluster
     try:
         with _terminable():
-            with _client(cluster, options.workers) as client, display(sweep.name) as watch:
+            with _client(cluster, options.workers, folder) as client, display(sweep.name) as watch:
                 outcome = run_sweep(
                     sweep, folder, client, retry_failed=options.retry, share=share, watch=watch
                 )
@@ -111,13 +111,13 @@ def _share(written: str) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _client(cluster: str, workers: int | None) -> Iterator[Client | None]:
+def _client(cluster: str, workers: int | None, study: Path) -> Iterator[Client | None]:
     if cluster == "serial":
         yield None
         return
     from eigensweep.cluster import connect
 
-    with connect(cluster, workers=workers) as client:
+    with connect(cluster, workers=workers, study=study) as client:
         yield client
 
 
