@@ -86,10 +86,8 @@ def status(folder: Path, as_json: bool) -> None:
     if story.jobs.get("jobs"):
         table = [(job["id"], job["state"], job["reason"], job["works"]) for job in story.jobs["jobs"]]
         console.print_table("worker jobs", ("job", "state", "reason", "works"), table, left=4)
-        print(
         lost = f"{story.jobs['lost']} of {story.jobs['submitted']} jobs were lost"
         print(f"  logs in {story.jobs['logs']}; {lost}")
-        )
     shown = [(event["time"], event["event"], _details(event)) for event in story.events[-RECENT:]]
     if shown:
         console.print_table("latest events", ("time", "event", ""), shown, left=3)
