@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigensweep.pipeline.ensemble import Point
-from eigensweep.pipeline.kernel import Recipe, digest
+from eigensweep.pipeline.kernel import Recipe, digest, pair_parts
 from eigensweep.pipeline.rankone import EPS, Column
+from eigensweep.pipeline.schema import PAIRS
 
 Array = NDArray[np.float64]
 Stacked = Mapping[str, NDArray[Any]]
@@ -87,7 +88,8 @@ def receipt_holds(recipe: Recipe, level: str, point: Point, replicate: int, part
     # the count: the digest may be that of the old length or of the new one.
     filled = int(np.count_nonzero(np.isfinite(parts["eigenvalue"][:, 0])))
     return any(
-        digest(level, point, replicate, [parts["eigenvalue"][:length], parts["overlap"][:length]]) == stored
+        digest(level, point, replicate, pair_parts(recipe, *(parts[role][:length] for role in PAIRS)))
+        == stored
         for length in {int(parts["column_rho_count"]), filled}
     )
 

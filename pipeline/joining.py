@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from eigensweep.pipeline.evidence import (
     receipt_holds,
     restored,
 )
-from eigensweep.pipeline.kernel import Recipe, digest
+from eigensweep.pipeline.kernel import Recipe, digest, pair_parts
 from eigensweep.pipeline.recovery import point_at
 from eigensweep.pipeline.schema import DONE, PENDING, level_variables
 from eigensweep.pipeline.stored import Stored
@@ -249,12 +249,14 @@ class Joiner:
                 arrays[role][at][missing] = found
         arrays["column_rho_count"][at] = missing.size
         if not self._recipe.columns:
-            numbers = [arrays[role][at] for role in PAIRS]
+            numbers = pair_parts(self._recipe, *(arrays[role][at] for role in PAIRS))
             arrays["column_digest"][at] = digest(self._level.name, point, replicate, numbers)
 
     def _refuse_damaged(self, source: Source, region: Region, at: tuple[int, ...], parts: Stacked) -> None:
         point, replicate = self._where(region, at)
-        if not receipt_holds(self._recipe, self._level.name, point, replicate, parts):
+        # A receipt without columns depends on the order in which the source stores its signal.
+        recipe = replace(self._recipe, signal_values=source.layout.signal_values)
+        if not receipt_holds(recipe, self._level.name, point, replicate, parts):
             raise StudyError(
                 f"{source.name}: the digest of the {self._describe(point, replicate)} does not belong to its "
                 f"numbers; {CHECK}"

@@ -194,6 +194,27 @@ def digest(level: str, point: Point, replicate: int, parts: Sequence[NDArray[np.
     return int.from_bytes(state.digest(), "little") or 1
 
 
+def pair_parts(
+    recipe: Recipe, eigenvalue: NDArray[np.generic], overlap: NDArray[np.generic]
+) -> list[NDArray[np.generic]]:
+    """Put a column's pairs in the order of their signal, in which a digest does not tell when they came.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Holds the signal values in storage order.
+    eigenvalue, overlap : (n, top) array
+        The pairs at the first n of these values.
+
+    Returns
+    -------
+    list of array
+        What the digest of a column without its spectral column is taken of.
+    """
+    order = np.argsort(recipe.signal_values[: len(eigenvalue)], kind="stable")
+    return [eigenvalue[order], overlap[order]]
+
+
 def empty(recipe: Recipe, block: Block) -> Filled:
     """Make a block's arrays with nothing in them."""
     n, rho, top = block.stop - block.first, len(recipe.signal_values), recipe.top
@@ -349,7 +370,7 @@ def _store(recipe: Recipe, target: Filled, replicate: int, column: Column, first
     value, overlap = column.eigenpairs(rho[first:], recipe.top)
     arrays["eigenvalue"][row, first:] = value
     arrays["overlap"][row, first:] = overlap
-    parts: list[NDArray[np.generic]] = [arrays["eigenvalue"][row], arrays["overlap"][row]]
+    parts = pair_parts(recipe, arrays["eigenvalue"][row], arrays["overlap"][row])
     if recipe.columns:
         d = column.dimension
         parts = [column.value, column.signal, column.noise, np.asarray([column.amplitude])]
