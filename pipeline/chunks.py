@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -10,10 +13,14 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.codecs import BloscCodec, Crc32cCodec
 
 from eigensweep.pipeline.blocks import Block, Layout, guard
 from eigensweep.pipeline.ensemble import Level
 from eigensweep.pipeline.schema import level_variables
+
+CHECK, BLOSC_HEADER = 4, 16
+"""Bytes of a chunk's checksum, which comes last, and of what blosc says of itself, which comes first."""
 
 
 class Chunks:
@@ -37,6 +44,7 @@ class Chunks:
         self, path: Path, token: str, layout: Layout, levels: Mapping[str, Level], columns: bool
     ) -> None:
         self._layout = layout
+        self._path = path
         self._group = _open(str(path), token)
         self._variables = {
             name: level_variables(level, layout.signal, columns) for name, level in levels.items()
@@ -88,12 +96,67 @@ class Chunks:
 
     def whole(self, level: str, role: str) -> NDArray[Any]:
         """Load one array of a level, all of it."""
-        return np.asarray(self._array(self._variables[level][role].name)[...])
+        name = self._variables[level][role].name
+        return read_whole(self._path / name, self._array(name))
 
     def _array(self, name: str) -> zarr.Array[Any]:
         array = self._group[name]
         assert isinstance(array, zarr.Array)
         return array
+
+
+def read_whole(path: Path, array: zarr.Array[Any]) -> NDArray[Any]:
+    """Load all of an array whose chunks are many and small, as states and counts are.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder.
+    array : zarr.Array
+        The array.
+
+    Returns
+    -------
+    array
+        Of the array's shape; what is not there reads as its fill value.
+
+    Notes
+    -----
+    zarr takes half a millisecond for each chunk, whatever its size, and a study has thousands. Chunks of
+    numbers, compressed as this package does it, are decoded here in a tenth of that. Whatever is otherwise,
+    damage included, is left to zarr, which says what it is.
+    """
+    ours = [BloscCodec, Crc32cCodec]
+    if array.shards is None and array.dtype.kind in "iuf" and [type(c) for c in array.compressors] == ours:
+        # Who installed another library for the checksum has one that only zarr knows.
+        with contextlib.suppress(ValueError, OSError, RuntimeError, ImportError):
+            return _decoded(path, array)
+    return np.asarray(array[...])
+
+
+def _decoded(path: Path, array: zarr.Array[Any]) -> NDArray[Any]:
+    checksum = importlib.import_module("google_crc32c").value
+    decompress = importlib.import_module("numcodecs.blosc").decompress
+    found = np.full(array.shape, array.fill_value, dtype=array.dtype)
+    stored, sizes, shape = array.dtype.newbyteorder("<"), array.chunks, array.shape
+    with os.scandir(path) as entries:
+        listed = [(entry.name, entry.path) for entry in entries]
+    for name, file in listed:
+        if not name.startswith("c.") or name.endswith(".partial"):
+            continue
+        first = [int(i) * size for i, size in zip(name[2:].split("."), sizes, strict=True)]
+        if any(start >= size for start, size in zip(first, shape, strict=True)):
+            # Written into a study that has grown since this array was opened.
+            continue
+        with open(file, "rb") as opened:  # noqa: PTH123 (Path would take as long again as all the rest)
+            text = opened.read()
+        body, check = text[:-CHECK], text[-CHECK:]
+        if len(body) <= BLOSC_HEADER or int.from_bytes(check, "little") != checksum(body):
+            raise ValueError(f"{file}: its checksum is another")
+        chunk = np.frombuffer(decompress(body), stored).reshape(sizes)
+        target = found[tuple(slice(start, start + n) for start, n in zip(first, sizes, strict=True))]
+        target[...] = chunk[tuple(slice(0, size) for size in target.shape)]
+    return found
 
 
 @lru_cache(maxsize=8)

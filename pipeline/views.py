@@ -15,6 +15,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from eigensweep.pipeline import cube as cubes
+from eigensweep.pipeline.chunks import read_whole
 from eigensweep.pipeline.errors import Fault, InputError, nearest
 from eigensweep.pipeline.rankone import Column
 from eigensweep.pipeline.redraws import directions
@@ -57,7 +58,7 @@ def open_cube(study: str | Path, *, chunks: Any = None) -> xr.Dataset:
     document, _ = cubes.read_metadata(path)
     group = zarr.open_group(str(path), mode="r", use_consolidated=True)
     metadata = document["consolidated_metadata"]["metadata"]
-    states = _states(group, metadata)
+    states = _states(path, group, metadata)
     extra = set(document["attributes"]["coordinates"].split())
     variables: dict[str, xr.Variable] = {}
     for name, described in metadata.items():
@@ -112,18 +113,17 @@ class _Stored(BackendArray):
         return data.squeeze(axis=single) if single else data
 
 
-def _states(group: zarr.Group, metadata: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+def _states(path: Path, group: zarr.Group, metadata: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """Load the states and counts of every level, before anything else is looked at."""
     names = [n for n in metadata if n.startswith(("column_status", "column_rho_count"))]
     # The status before the count, the reverse of how they are written: a column that is seen done is seen
     # with all its cells, and cells that are seen counted are there when the data is read.
-    return {name: _whole(group, name) for name in sorted(names, reverse=True)}
-
-
-def _whole(group: zarr.Group, name: str) -> NDArray[Any]:
-    array = group[name]
-    assert isinstance(array, zarr.Array)
-    return np.asarray(array[...])
+    states = {}
+    for name in sorted(names, reverse=True):
+        array = group[name]
+        assert isinstance(array, zarr.Array)
+        states[name] = read_whole(path / name, array)
+    return states
 
 
 def _state_of(

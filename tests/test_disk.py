@@ -8,7 +8,9 @@ import faulty_command
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
+from eigensweep.pipeline.chunks import read_whole
 from eigensweep.pipeline.engine import run
 from eigensweep.pipeline.errors import StoppedError
 from eigensweep.pipeline.preparation import prepared
@@ -193,3 +195,40 @@ def test_files_stay_within_their_budget(small_sweep, tmp_path):
     grown = sum(len(names) for _, _, names in os.walk(study))
     assert grown - files <= 20 * 2 * 4
     assert not list(study.rglob("*.partial"))
+
+
+def test_states_are_read_as_zarr_reads_them(small_sweep, tmp_path):
+    grid = {"d": [6, 8], "replicates": 67}
+    study = tmp_path / "study"
+    run(small_sweep(grid=grid), study)
+    group = zarr.open_group(str(study / "cube.zarr"), mode="r", use_consolidated=True)
+    earlier = dict(group.arrays())
+    (study / "cube.zarr/column_status/c.0.0.0.0.0.1.abc.partial").write_bytes(b"half")
+    # Read by shapes of before as well as after a growth.
+    for grown in (grid, {**grid, "d": [6, 7, 8], "replicates": 70}):
+        run(small_sweep(grid=grown), study)
+        now = dict(zarr.open_group(str(study / "cube.zarr"), mode="r", use_consolidated=True).arrays())
+        for name in (
+            "column_status",
+            "column_rho_count_population",
+            "column_digest",
+            "mode_value",
+            "d",
+            "pooling",
+        ):
+            for array in (earlier[name], now[name]):
+                found, expected = read_whole(study / "cube.zarr" / name, array), np.asarray(array[...])
+                assert found.dtype == expected.dtype
+                assert found.tolist() == expected.tolist() or found.tobytes() == expected.tobytes(), name
+
+
+@pytest.mark.parametrize("damage", ["empty", "short", "flipped", "other"])
+def test_a_damaged_state_is_an_error_and_not_a_number(small_sweep, tmp_path, damage):
+    study = tmp_path / "study"
+    run(small_sweep(), study)
+    chunk = study / "cube.zarr/column_status/c.0.0.0.0.0.0"
+    text = chunk.read_bytes()
+    changed = {"empty": b"", "short": text[:-1], "flipped": text[:9] + bytes([text[9] ^ 4]) + text[10:]}
+    chunk.write_bytes(changed.get(damage, (study / "cube.zarr/eigenvalue/c.0.0.0.0.0.0.0.0").read_bytes()))
+    with pytest.raises((ValueError, RuntimeError)):
+        open_cube(study)
