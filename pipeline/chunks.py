@@ -94,6 +94,11 @@ class Chunks:
             result[role] = array.reshape(array.shape[len(block.index) :])
         return result
 
+    def holds(self, block: Block) -> bool:
+        """Say whether a block was stored, be it in part."""
+        name = self._variables[block.level]["column_status"].name
+        return (self._path / name / f"c.{block.key}").exists()
+
     def whole(self, level: str, role: str) -> NDArray[Any]:
         """Load one array of a level, all of it."""
         name = self._variables[level][role].name

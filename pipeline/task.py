@@ -13,12 +13,15 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+import numpy as np
+
 from eigensweep.pipeline.blocks import Block
 from eigensweep.pipeline.chunks import Chunks
 from eigensweep.pipeline.cube import Plan, publication
 from eigensweep.pipeline.errors import StoppedError
 from eigensweep.pipeline.isolation import Limits, isolated
 from eigensweep.pipeline.kernel import (
+    Arrays,
     ColumnFailedError,
     Compute,
     Failure,
@@ -32,7 +35,7 @@ from eigensweep.pipeline.kernel import (
     lacking,
 )
 from eigensweep.pipeline.rankone import Column
-from eigensweep.pipeline.schema import TIMED_OUT
+from eigensweep.pipeline.schema import DONE, PENDING, TIMED_OUT
 from eigensweep.pipeline.threads import one_thread_for_good
 
 LOST = 70
@@ -153,13 +156,33 @@ def perform(job: Job, task: Task, compute: Compute = in_process) -> Receipt:
         Counts and failures; the numbers go to the store only.
     """
     chunks = job.chunks()
-    stored = [chunks.read(block) if present else None for block, present in task.blocks]
+    stored, done = _stored(chunks, task)
     blocks = [block for block, _ in task.blocks]
     filled = fill(job.recipe, blocks, stored, job.retry, compute, job.stop.exists)
     for item in filled:
         if item.computed or item.failures:
             _write(job, chunks, item)
-    return _receipt(filled)
+    receipt = _receipt(filled)
+    receipt.computed += done
+    return receipt
+
+
+def _stored(chunks: Chunks, task: Task) -> tuple[list[Arrays | None], int]:
+    """Load what is stored of a task's blocks, and count the columns that nobody heard of.
+
+    A worker may have stored a block and died before the receipt was fetched from it: the task is then
+    performed again. What was done is not, and what failed is, so that somebody hears why.
+    """
+    stored: list[Arrays | None] = []
+    done = 0
+    for block, present in task.blocks:
+        before = chunks.read(block) if present or chunks.holds(block) else None
+        if before is not None and not present:
+            status = before["column_status"]
+            done += int(np.count_nonzero(status == DONE))
+            status[status != DONE] = PENDING
+        stored.append(before)
+    return stored, done
 
 
 def perform_here(job: Job, task: Task) -> Receipt:
@@ -185,7 +208,7 @@ def mark(job: Job, task: Task, status: int, reason: str) -> Receipt:
     chunks = job.chunks()
     filled = []
     for block, present in task.blocks:
-        item = carried(job.recipe, block, chunks.read(block) if present else None)
+        item = carried(job.recipe, block, chunks.read(block) if present or chunks.holds(block) else None)
         for replicate in lacking(job.recipe, item, job.retry):
             item.failures.append(fail(item, replicate, ColumnFailedError(status, reason)))
         if item.failures:

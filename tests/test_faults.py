@@ -22,7 +22,9 @@ from eigensweep.pipeline.engine import run
 from eigensweep.pipeline.errors import InputError, StudyError
 from eigensweep.pipeline.isolation import Limits, isolated
 from eigensweep.pipeline.kernel import ColumnFailedError, Recipe, Request
+from eigensweep.pipeline.preparation import prepared
 from eigensweep.pipeline.schema import DONE, FAILED, OUT_OF_MEMORY, PENDING, TIMED_OUT, WORKER_LOST
+from eigensweep.pipeline.task import Job, Task, mark, perform_here
 from eigensweep.pipeline.views import open_cube
 
 ONE_POINT = {"d": [12], "gamma": [0.5], "pooling": ["mean"], "rho": [1.0, 3.0]}
@@ -170,6 +172,24 @@ def test_a_worker_that_is_killed_costs_its_tasks_only(
     assert sum(replicate_calls(journal).values()) <= 18 + 3
     run(plain, tmp_path / "undisturbed")
     assert_same_cube(open_cube(tmp_path / "study"), open_cube(tmp_path / "undisturbed"))
+
+
+def test_a_receipt_that_is_lost_costs_no_column(small_sweep, tmp_path):
+    """A worker stores a task and dies before its receipt is fetched: Dask has the task performed again."""
+    journal, study = tmp_path / "journal", tmp_path / "study"
+    journal.mkdir()
+    plain = small_sweep(grid={**ONE_POINT, "replicates": 6}, record={"levels": ["sample"]})
+    sweep = faulty(plain, faults={4: "raise"}, journal=str(journal))
+    with prepared(sweep, study) as held:
+        job = Job(held.recipe, held.cube, held.token, held.plan, False, 60.0, study / "stop")
+        task = Task(tuple((item.block, item.stored) for item in held.pending()))
+        receipts = [perform_here(job, task) for _ in range(2)]
+        mark(job, task, WORKER_LOST, "never")
+    for receipt in receipts:
+        assert receipt.computed == 5
+        assert [failure.replicate for failure in receipt.failures] == [4]
+    assert replicate_calls(journal) == dict.fromkeys(range(6), 1) | {4: 2}
+    assert open_cube(study)["column_status"].values.ravel().tolist() == [1, 1, 1, 1, FAILED, 1]
 
 
 def test_serial_runs_mark_what_raises_and_what_hangs(small_sweep, tmp_path, short_blocks):
