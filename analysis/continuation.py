@@ -6,8 +6,8 @@ s over a width ``eps = A d^(-1/3)`` in a way that all real spiked models share:
 
     y = eps (f0(x) + c1 eps f1(x) + (c1 eps)^2 f2(x)),    x = s/eps + k eps,
 
-with f0, f1, f2 from the spiked GOE (`eigensweep.analysis.dressing`) and k = -0.7, which was chosen once, for
-both levels, on cells of (delta, gamma) other than those of the published calibration. The limit s is a
+with f0, f1, f2 from the spiked GOE (`eigensweep.analysis.dressing`) and k = -0.7, one number for both levels,
+scored on cells of (delta, gamma) other than those of the published calibration. The limit s is a
 quadratic over a linear function of rho, which is exact or nearly so for every model here; bend and
 continuation are fitted jointly over all sizes:
 
