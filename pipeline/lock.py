@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -17,6 +18,8 @@ from eigensweep.pipeline.errors import StudyError
 
 HEARTBEAT = 5.0
 """Seconds between two signs of life."""
+ATTEMPTS, PAUSE = 200, 0.02
+"""How often a lock that changes hands is tried for, and the seconds between two attempts."""
 STALE = 60.0
 """Seconds without one after which a holder on another machine counts as dead."""
 
@@ -169,12 +172,13 @@ def _acquire(path: Path, holder: Holder) -> None:
     own = path.with_name(f"{path.name}.{holder.identity}")
     own.write_text(text, encoding="utf-8")
     try:
-        for _ in range(5):
+        for _ in range(ATTEMPTS):
             try:
                 # A link appears with its content; a file that is created first could be read empty.
                 os.link(own, path)
             except FileExistsError:
-                _remove_dead(path)
+                if _succeed(path, own):
+                    return
             else:
                 return
     finally:
@@ -182,23 +186,37 @@ def _acquire(path: Path, holder: Holder) -> None:
     raise StudyError(f"{path}: the lock keeps changing hands; try again")
 
 
-def _remove_dead(path: Path) -> None:
+def _succeed(path: Path, own: Path) -> bool:
+    """Put our own lock in a dead holder's place; say whether we did.
+
+    Several may see the same dead holder. One of them claims the succession, by a file that only one can
+    link, and only a claimant replaces the dead holder's lock: so none can replace a fresh one.
+    """
     found = read(path)
     if found is None:
-        return
+        return False
     if is_alive(path, found):
         raise StudyError(
             f"{path.parent}: another run is at work here ({found.describe()}); wait for it or stop it"
         )
-    # Of several that saw the same dead holder only one moves its file away; one that moved a fresh lock
-    # by a hair's breadth puts it back.
-    aside = path.with_name(f"{path.name}.{found.identity}.dead")
-    with suppress(FileNotFoundError):
-        path.rename(aside)
-        if read(aside) != found:
-            with suppress(FileExistsError):
-                os.link(aside, path)
-        aside.unlink(missing_ok=True)
+    mark = hashlib.blake2b(found.identity.encode(), digest_size=8).hexdigest()
+    claim = path.with_name(f"{path.name}.{mark}.claim")
+    try:
+        os.link(own, claim)
+    except FileExistsError:
+        claimant = read(claim)
+        # One that died in between must not bar the way for ever.
+        if claimant is not None and not is_alive(claim, claimant):
+            claim.unlink(missing_ok=True)
+        time.sleep(PAUSE)
+        return False
+    try:
+        if read(path) != found:
+            return False
+        own.replace(path)
+        return True
+    finally:
+        claim.unlink(missing_ok=True)
 
 
 def _beat(path: Path, over: threading.Event) -> None:
