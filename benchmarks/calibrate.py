@@ -1,6 +1,6 @@
 """Calibrate the estimators of the transition on real Monte Carlo and write ``docs/calibration.md``.
 
-Run ``OMP_NUM_THREADS=1 python benchmarks/calibrate.py --pools /tmp/pools -o docs/calibration.md`` (about
+Run ``OMP_NUM_THREADS=1 python benchmarks/calibrate.py --pools pools -o docs/calibration.md`` (about
 three quarters of an hour on one core; the pools are kept and used again).
 
 Each repetition draws 60 replicates of each size, without replacement and each size for itself, from a pool of
@@ -132,7 +132,7 @@ TEXT = """# Calibration of the transition estimators
 
 Made by
 
-    OMP_NUM_THREADS=1 python benchmarks/calibrate.py --pools /tmp/pools -o docs/calibration.md
+    OMP_NUM_THREADS=1 python benchmarks/calibrate.py --pools pools -o docs/calibration.md
 
 {repetitions} repetitions in each cell ({pictures} of collapse and departure): mean pooling, T = 16,
 prefix of 8, class-centered table, d = 100, 200, 400, {replicates} replicates of each size,
