@@ -39,7 +39,7 @@ def sweep(columns: int) -> Sweep:
     """Make a sweep of so many tiny columns."""
     grid = {"delta": 0.5, "rho": [1.0], "T": 2, "pooling": "mean"}
     grid |= {name: np.asarray(values).tolist() for name, values in SIZES[columns].items()}
-    model = {"ensemble": "attention-pooling"}
+    model = {"ensemble": "attention-pooling", "correlation": {"kind": "prefix", "length": 2}}
     return Sweep.from_dict({"name": "budget", "seed": 1, "grid": grid, "model": model})
 
 

@@ -396,6 +396,7 @@ class Torture:
         self.log = folder / "log"
         self.phase = mmap.mmap(-1, 1)
         self.usual = 1.0
+        self.begun = 0
         self.due: list[str] = []
 
     def __call__(self, cycles: int) -> Figures:
@@ -447,25 +448,35 @@ class Torture:
         phase = self._wait(run, kind)
         if phase is None:
             # Too late to kill it: it must have ended well.
-            self.figures.refused += run.code != 0
+            well = self._ended_well(run, kind)
             self._examine(life, 0)
-            return True
+            return well
         self.due.pop()
-        worker = self._kill(run, kind)
+        survived = self._kill(run, kind)
         self.figures.cycles += 1
-        _count(self.figures.kills, KINDS["whole" if kind == "worker" and not worker else kind])
         _count(self.figures.phases, phase)
         self._examine(life, 1 if kind in ("alone", "worker") else WORKERS)
-        return worker
+        return survived
+
+    def _ended_well(self, run: Run, what: str) -> bool:
+        """Say whether a run that nobody ended came to its end, and note it if not."""
+        if run.wait() == 0:
+            return True
+        self.figures.refused += 1
+        print(f"{what}: code {run.code}\n{self._told()[-3000:]}", file=sys.stderr)
+        return False
+
+    def _told(self) -> str:
+        return self.log.read_text()[self.begun :] if self.log.exists() else ""
 
     def _finish(self, sweep: Sweep, life: Life) -> None:
         """Run to the end, undisturbed and without a flag."""
-        run = self._start(sweep, life, False)
-        self.figures.refused += run.wait() != 0
+        self._ended_well(self._start(sweep, life, False), "undisturbed")
 
     def _start(self, sweep: Sweep, life: Life, clustered: bool) -> Run:
         life.before = len(life.calls())
         life.tasks.unlink(missing_ok=True)
+        self.begun += len(self._told())
         _signpost.byte = self.phase
         _enter("start")
         return Run(_forked(lambda: _run(sweep, life, clustered), self.log))
@@ -474,6 +485,9 @@ class Torture:
         """Wait for a random instant of a run; None if the run was over before."""
         alone = kind == "alone"
         aims = ("any", "run", "run", "layout", "status") if alone else ("run", "run", "run", "layout", "any")
+        if kind == "worker":
+            # A run whose workers don't even start has nothing to go on with, and says so.
+            aims = ("run", "run", "layout")
         aim = self.random.choice(aims)
         skip = self.random.randrange(10) if aim == "status" else 0
         longest = {
@@ -498,18 +512,22 @@ class Torture:
         return PHASES[self.phase[0]]
 
     def _kill(self, run: Run, kind: str) -> bool:
-        """Kill a part of a run, or all of it; say whether it was a worker, which a run survives."""
+        """Kill a part of a run, or all of it; say whether the run came to its end nevertheless."""
         session = [p for p in psutil.process_iter() if _session(p.pid) == run.process]
         workers = [p for p in session if "spawn_main" in _command(p)]
-        if kind == "worker" and workers:
+        survived = False
+        # A run that is closing its cluster has no worker left to lose, but its own end.
+        kind = "whole" if kind == "worker" and not workers else kind
+        _count(self.figures.kills, KINDS[kind])
+        if kind == "worker":
             self.random.choice(workers).send_signal(signal.SIGKILL)
-            self.figures.refused += run.wait() != 0
+            survived = self._ended_well(run, "after a worker's end")
         else:
             (os.kill if kind == "main" else os.killpg)(run.process, signal.SIGKILL)
             run.wait()
         _, left = psutil.wait_procs([p for p in session if p.pid != run.process], timeout=15)
         self.figures.processes_left += len(left)
-        return kind == "worker" and bool(workers)
+        return survived
 
     def _examine(self, life: Life, flying: int) -> None:
         """Open the study and count what is wrong; ``flying`` tasks may have to be done again."""
@@ -517,6 +535,7 @@ class Torture:
         found = _answer(lambda: examine(life.study, self.undisturbed), self.log)
         if found is None:
             figures.unopenable += 1
+            print(self._told()[-3000:], file=sys.stderr)
             return
         done: dict[str, int] = found["done"]
         figures.wrong += found["wrong"]
@@ -567,8 +586,6 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="eigensweep-torture-") as folder:
         figures = Torture(Path(folder), asked.seed, asked.clusters)(asked.cycles)
-        if figures.bad:
-            print((Path(folder) / "log").read_text()[-4000:], file=sys.stderr)
     print(json.dumps(asdict(figures) | {"versions": versions()}, indent=1) if asked.json else report(figures))
     sys.exit(figures.bad > 0)
 
